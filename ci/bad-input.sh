@@ -56,7 +56,7 @@ grep -q "1 of .*${shard##*/} *${shard##*/}$" out.txt
 [ "$("$fascicle" checkpoint digest run)" != "$("$fascicle" checkpoint digest flipped)" ]
 expect 1 'CRC' "$fascicle" train --resume flipped --steps 6
 expect 1 'CRC' "$fascicle" checkpoint audit flipped longer --steps 6
-expect 1 'CRC' "$fascicle" generate --checkpoint flipped
+expect 1 'CRC' "$fascicle" generate --checkpoint flipped --prompt x
 truncate -s -100 "$shard"
 expect 1 'bytes' "$fascicle" checkpoint verify flipped
 expect 1 'bytes' "$fascicle" checkpoint diff run flipped
@@ -66,7 +66,7 @@ expect 2 'needs a step above' "$fascicle" checkpoint audit run run
 expect 2 'with training.reproducible = "run", no other gives the same bits' "$fascicle" checkpoint audit run longer \
     --set training.reproducible=run --grid data=2
 expect 2 'needs a new folder' "$fascicle" checkpoint audit run longer --keep run
-expect 1 '' "$fascicle" generate --checkpoint nowhere
+expect 1 '' "$fascicle" generate --checkpoint nowhere --prompt x
 for bad in training.lowest_rate=nan training.lowest_rate=-1 training.clip_norm=nan training.weight_decay=-5 \
   training.batch=2147483648 training.micro_batches=2147483648 model.layers=2147483648 model.layers=10000000 \
   model.pad_vocabulary_to=0 model.norm_epsilon=nan parallel.threads=1000000 parallel.timeout_s=nan; do
@@ -107,12 +107,12 @@ P
 }
 for bad in layers hidden context vocabulary; do
   forge forged "model['$bad'] = 10**12"
-  expect 1 "model.$bad: found 1000000000000" timeout 10 "$fascicle" generate --checkpoint forged
+  expect 1 "model.$bad: found 1000000000000" timeout 10 "$fascicle" generate --checkpoint forged --prompt x
   expect 1 "model.$bad: found 1000000000000" timeout 10 "$fascicle" train --resume forged --steps 9
   expect 1 "model.$bad: found 1000000000000" timeout 10 "$fascicle" checkpoint reshard forged --grid data=2 --out resharded
 done
 forge forged "model['layers'] = 4000"
-expect 1 'which the model has' timeout 10 "$fascicle" generate --checkpoint forged
+expect 1 'which the model has' timeout 10 "$fascicle" generate --checkpoint forged --prompt x
 forge forged "m['tensors'][bias]['info']['global_shape'] = [10**12]"
 expect 1 'is missing' timeout 10 "$fascicle" checkpoint verify forged
 forge forged "m['tensors'][bias]['pieces'] *= 10**5"

@@ -76,15 +76,25 @@ hosts_slow() {
   done
 }
 
-# hosts_run HOSTS RANKS_PER_HOST COMMAND...: mpirun on the first host. Over TCP, Open MPI asks before it sends more than
-# 64 KiB, and the two directions of a link take turns.
+# What comes before the program when mpirun starts it on hosts: over TCP, Open MPI asks before it sends more than 64 KiB, and
+# the two directions of a link take turns.
+hosts_mpirun() {
+  launch=(mpirun --mca plm_rsh_agent "$hosts_agent" --mca btl tcp,vader,self --mca btl_tcp_if_include "$hosts_net.0/24"
+    --mca oob_tcp_if_include "$hosts_net.0/24" --mca oob_tcp_keepalive_time 5 --mca oob_tcp_keepalive_intvl 1
+    --mca oob_tcp_keepalive_probes 3 --host "$1" -n "$2" -x FASCICLE_MPI_LONGEST_MESSAGE=60000)
+}
+
+# hosts_first COMMAND...: on the first host.
+hosts_first() {
+  ip netns exec "$hosts_name-1" unshare --uts sh -c 'hostname "$0"; exec "$@"' "$hosts_name-1" \
+    timeout --kill-after=10 "${hosts_timeout:-120}" "$@"
+}
+
+# hosts_run HOSTS RANKS_PER_HOST COMMAND...: mpirun on the first host.
 hosts_run() {
-  local hosts=$1 ranks=$2 list=$hosts_name-1:$2
+  local hosts=$1 ranks=$2 list=$hosts_name-1:$2 launch
   shift 2
   for host in $(seq 2 "$hosts"); do list+=,$hosts_net.$host:$ranks; done
-  ip netns exec "$hosts_name-1" unshare --uts sh -c 'hostname "$0"; exec "$@"' "$hosts_name-1" \
-    timeout --kill-after=10 "${hosts_timeout:-120}" mpirun --mca plm_rsh_agent "$hosts_agent" --mca btl tcp,vader,self \
-    --mca btl_tcp_if_include "$hosts_net.0/24" --mca oob_tcp_if_include "$hosts_net.0/24" \
-    --mca oob_tcp_keepalive_time 5 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 3 \
-    --host "$list" -n $((hosts * ranks)) -x FASCICLE_MPI_LONGEST_MESSAGE=60000 "$@"
+  hosts_mpirun "$list" $((hosts * ranks))
+  hosts_first "${launch[@]}" "$@"
 }

@@ -108,7 +108,7 @@ wait "$job" || status=$?
 
 last=$(ls -d "$dir"/KILL/checkpoints/step-* | tail -n 1 | grep -oE '[0-9]+$' | sed 's/^0*//')
 train 2 --resume "$dir/KILL" --grid x=2 --steps $((last + 3)) >"$dir/log" 2>&1 || fail 'does not resume on 2 ranks'
-run 2 "$fascicle" generate --checkpoint "$dir/KILL" --tokens 8 >"$dir/log" 2>&1 || fail 'does not generate'
+run 2 "$fascicle" generate --checkpoint "$dir/KILL" --prompt 'fn ' --tokens 8 >"$dir/log" 2>&1 || fail 'does not generate'
 run 2 "$fascicle" doctor >"$dir/log" 2>&1 || fail 'no doctor'
 grep -q '2 ranks on 1 host' "$dir/log" || fail 'the doctor does not count the ranks'
 printf 'mpi: collectives, parity, examples, overlap, failures, resuming: all right\n'

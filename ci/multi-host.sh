@@ -36,6 +36,21 @@ for said in '^x=2: ranks 0, 1, inside a node$' '^data=2: ranks 0, 2, across 2 no
   grep -qE "$said" "$dir/log" || fail "the explanation does not say: $said"
 done
 
+# A host behind a slow link is found, named with its numbers, and left out of a supervised run.
+ip netns exec "$hosts_name-4" tc qdisc replace dev net root tbf rate 40mbit burst 32kb latency 2s
+hosts_run 3 1 "$fascicle" doctor --nodes --within 0.1 >"$dir/log" 2>&1 || fail 'equal hosts are not equal'
+status=0
+hosts_run 4 1 "$fascicle" doctor --nodes --within 0.3 >"$dir/log" 2>&1 || status=$?
+[ "$status" -eq 1 ] || fail "a slow host: status $status"
+grep -qE "slow: $hosts_name-4: all 3 links, [0-9.]+ GB/s and less, the median is" "$dir/log" || fail 'a slow host is not named'
+hosts_mpirun '{hosts}' '{ranks}'
+hosts_first "$fascicle" supervise --hosts "$hosts_name-1,$hosts_net.2,$hosts_net.3,$hosts_net.4" --ranks-per-host 1 --screen 0.3 -- \
+  "${launch[@]}" "$fascicle" train --steps 10 --out "$dir/screened" --auto-resume "${small[@]}" >"$dir/log" 2>&1 ||
+  fail "a screened run: status $?"
+grep -q "supervise: $hosts_net.4 is left out: slower than 0.3" "$dir/log" || fail 'a slow host is not left out'
+ip netns exec "$hosts_name-4" tc qdisc del dev net root
+printf 'multi-host: a slow host is named and left out\n'
+
 status=0
 hosts_run 2 2 "$fascicle" train --grid x=2,z=2 --steps 1000000 --out "$dir/cut" --set parallel.timeout_s=3 "${small[@]}" \
   >"$dir/log" 2>&1 &
@@ -54,3 +69,35 @@ last=$(ls -d "$dir"/cut/checkpoints/step-* | tail -n 1 | grep -oE '[0-9]+$' | se
 timeout --kill-after=10 60 mpirun -n 2 "$fascicle" train --resume "$dir/cut" --grid x=2 --steps $((last + 3)) >"$dir/log" 2>&1 ||
   fail 'does not go on on one host'
 printf 'multi-host: a cut link ended the job, and it went on from step %s on one host\n' "$last"
+ip -n "$hosts_name-2" link set net up
+
+# A supervised run goes on when a host is lost, and on other hosts when their list changes: with every step once, and the
+# weights of a run that nothing disturbed.
+printf '%s\n' "$hosts_name-1" "$hosts_net.2" >"$dir/hosts"
+hosts_mpirun '{hosts}' '{ranks}'
+hosts_first "$fascicle" supervise --hosts-file "$dir/hosts" --ranks-per-host 2 --probe 20 -- "${launch[@]}" \
+  "$fascicle" train --steps 600 --out "$dir/kept" --auto-resume --timeout 3 "${small[@]}" >"$dir/log" 2>&1 &
+job=$!
+# Waits for the n-th start, and for its first checkpoint.
+started() {
+  local before
+  for _ in $(seq 400); do [ "$(grep -c '"event":"start"' "$dir/kept/supervise.jsonl" 2>/dev/null)" = "$1" ] && break || sleep 0.1; done
+  before=$(ls "$dir/kept/checkpoints" 2>/dev/null | tail -n 1)
+  for _ in $(seq 400); do [ "$(ls "$dir/kept/checkpoints" 2>/dev/null | tail -n 1)" != "$before" ] && return || sleep 0.1; done
+  fail "start $1 of a supervised run leaves no checkpoint"
+}
+started 1
+ip -n "$hosts_name-2" link set net down
+started 2
+grep -q "supervise: $hosts_net.2 is left out: no report" "$dir/log" || fail 'a supervisor does not say which host is lost'
+printf '%s\n' "$hosts_name-1" "$hosts_net.3" >"$dir/hosts"
+started 3
+status=0
+wait "$job" || status=$?
+[ "$status" -eq 0 ] || fail "a supervised run: status $status"
+rows=$(grep -oE '"step":[0-9]+' "$dir/kept/metrics.jsonl")
+[ "$rows" = "$(seq -f '"step":%g' 600)" ] || fail 'a supervised run: not every step once'
+"$fascicle" train --grid x=1 --steps 600 --out "$dir/alone" "${small[@]}" >"$dir/log" 2>&1
+digest() { "$fascicle" checkpoint digest "$dir/$1" 2>/dev/null; }
+[ -n "$(digest alone)" ] && [ "$(digest kept)" = "$(digest alone)" ] || fail 'a supervised run: other weights than without a fault'
+printf 'multi-host: a supervised run lost a host and moved to another, with the weights of one that lost nothing\n'

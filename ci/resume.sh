@@ -76,6 +76,29 @@ for signal in USR1 USR2 XCPU TERM HUP; do
   [ -e "on$signal/checkpoints/step-$(printf %08d "$last")" ] || fail "SIG$signal: no checkpoint of step $last"
 done
 
+# A supervised run is started again after each kill, ends with its last step, hands signals on, and gives up.
+"$fascicle" supervise -- "${begin[@]}" --steps 600 --out kept --auto-resume >job.log 2>&1 &
+job=$!
+await "kept/checkpoints/step-????????"
+pkill -9 -f "^$fascicle train .*--out kept"
+status=0
+wait "$job" || status=$?
+[ "$status" -eq 0 ] || { cat job.log >&2; fail "a supervised run: status $status"; }
+[ "$(grep -c '"how":"signal 9"' kept/supervise.jsonl)" -eq 1 ] || fail 'a supervised run: the kill is not recorded'
+"$fascicle" supervise -- "${begin[@]}" --steps 1000000 --out told --auto-resume >job.log 2>&1 &
+job=$!
+await "told/checkpoints/step-????????"
+kill -TERM "$job"
+status=0
+wait "$job" || status=$?
+[ "$status" -eq 3 ] || { cat job.log >&2; fail "a supervised run that is asked to stop: status $status"; }
+if pgrep -f "^$fascicle train .*--out told" >/dev/null; then fail 'a supervised run was left behind'; fi
+"$fascicle" supervise --stall 2 --restarts 0 -- sh -c 'sleep 1000 & wait' fascicle train --out none --auto-resume >job.log 2>&1 &&
+  fail 'a supervised run that hangs: status 0'
+grep -q 'nothing changed in none for 2 s' job.log || fail 'a supervised run that hangs is not named'
+ends 2 'needs --out DIR --auto-resume' "$fascicle" supervise -- "${begin[@]}" --out none
+ends 2 'the command is refused, and would be again' "$fascicle" supervise -- "${begin[@]}" --out none --auto-resume --batch 0
+
 # A job that is suspended for longer than its timeout, and continued, has not waited.
 "${begin[@]}" --steps 1000000 --out suspended --set parallel.timeout_s=2 >job.log 2>&1 &
 job=$!

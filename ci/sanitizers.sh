@@ -35,7 +35,10 @@ for check in "${checks[@]}"; do
     miri)
       if ! cargo +nightly miri --version > /dev/null 2>&1; then skip "$check" 'nightly has no miri'; continue; fi
       MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-permissive-provenance -Zmiri-backtrace=0' CARGO_TARGET_DIR="$target/miri" \
-        cargo +nightly miri test --quiet -p fascicle-tensor --test properties
+        cargo +nightly miri test --quiet -p fascicle-tensor --test properties --test foreign
+      cp Cargo.lock bindings/dlpack/Cargo.lock
+      MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-permissive-provenance -Zmiri-backtrace=0' CARGO_TARGET_DIR="$target/miri" \
+        cargo +nightly miri test --quiet --manifest-path bindings/dlpack/Cargo.toml --test exchange
       ;;
     address)
       if [ ! -d "$library" ]; then skip "$check" 'nightly has no rust-src'; continue; fi
@@ -44,7 +47,7 @@ for check in "${checks[@]}"; do
       ;;
     thread)
       if [ ! -d "$library" ]; then skip "$check" 'nightly has no rust-src'; continue; fi
-      FASCICLE_TEST_CASES=100 sanitized thread -p fascicle-tensor --test properties --test streams --test soundness
+      FASCICLE_TEST_CASES=100 sanitized thread -p fascicle-tensor --test properties --test foreign --test streams --test soundness
       ;;
     *) printf 'sanitizers: found %s, needs miri, address or thread\n' "$check" >&2; exit 2 ;;
   esac

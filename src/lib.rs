@@ -40,6 +40,7 @@ pub use ::tensor;
 pub use bootstrap;
 #[cfg(feature = "cli")]
 pub use cli;
+pub use collective;
 pub use families;
 pub use grid;
 pub use hal;

@@ -15,6 +15,9 @@ mod extending {}
 #[doc = include_str!("../docs/data.md")]
 mod data {}
 
+#[doc = include_str!("../docs/other-trainers.md")]
+mod other_trainers {}
+
 #[doc = include_str!("../docs/grids.md")]
 mod grids {}
 
@@ -23,6 +26,9 @@ mod pipelines {}
 
 #[doc = include_str!("../docs/checkpoints.md")]
 mod checkpoints {}
+
+#[doc = include_str!("../docs/generation.md")]
+mod generation {}
 
 #[cfg(feature = "plan")]
 #[doc = include_str!("../docs/planner.md")]

@@ -71,7 +71,7 @@ fn gpt2_tied_with_dropout_on_every_grid() {
 #[test]
 fn llama_with_grouped_heads_recomputed() {
     let mut config = llama(reproducible(Precision::F32));
-    config.training.recompute = true;
+    config.training.recompute = true.into();
     edit_gpt(&mut config, |model| {
         model.tied_head = false;
         // Leaves of 4 columns: a maximum of 2 has the same bits as two leaves of 1.
@@ -180,7 +180,9 @@ fn choices_of_how_a_step_runs() {
         run("sharded state", &|config| {
             config.parallel.sharding = Sharding::Optimiser
         });
-        run("recomputation", &|config| config.training.recompute = true);
+        run("recomputation", &|config| {
+            config.training.recompute = true.into()
+        });
     }
 }
 

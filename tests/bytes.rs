@@ -161,7 +161,7 @@ fn recomputation_gathers_and_reduces_once_more() {
         ..Degrees::default()
     };
     let plain = train(&config).counters[0].clone();
-    config.training.recompute = true;
+    config.training.recompute = true.into();
     let again = train(&config).counters[0].clone();
     for keep in [false, true] {
         config.parallel.keep_gathered = keep;

@@ -14,7 +14,13 @@ mod skips;
 
 use fascicle::{
     grid::machine::Machine,
-    parallel::{Operation, Reproducible, counters::Subject, data::Sharding, work::Work},
+    parallel::{
+        Operation, Reproducible,
+        counters::Subject,
+        data::Sharding,
+        memory::{ActivationMemory, SegmentMemory, Segments},
+        work::Work,
+    },
     prelude::*,
     train::{self, blueprint::Blueprint},
 };
@@ -36,7 +42,7 @@ fn passes(what: &str, report: &Report, num_segments: usize) {
 #[test]
 fn a_residual_classifier_trains_alike_on_every_grid() {
     let options = Check {
-        recompute: true,
+        memory: SegmentMemory::RECOMPUTED.into(),
         sharding: Sharding::Optimiser,
         ..Check::default()
     };
@@ -84,12 +90,51 @@ fn gradients_in_shards_train_alike_on_every_grid() {
     passes("encoder with skips", &report.unwrap(), 8);
 }
 
+fn recomputing(recompute: bool) -> ActivationMemory {
+    ActivationMemory {
+        recompute: recompute.into(),
+        ..ActivationMemory::default()
+    }
+}
+
+// None of these models names its segments, so numbers select them; pieces cut tensors.
+#[test]
+fn segments_that_differ_in_their_memory_train_alike_on_every_grid() {
+    let mixed = |recompute: &[&str], host: &[&str], files: &[&str]| {
+        let some = |names: &[&str]| Segments::named(names).unwrap();
+        ActivationMemory {
+            recompute: some(recompute),
+            host: some(host),
+            files: some(files),
+            piece_bytes: 1000,
+            ..ActivationMemory::default()
+        }
+    };
+    let options = |memory, schedule| Check {
+        memory,
+        schedule,
+        ..Check::default()
+    };
+    let one = mixed(&["0"], &["0", "2"], &["1"]);
+    let report = check(
+        residual::Classifier::new,
+        residual::rings,
+        &options(one, ScheduleKind::ZbH1),
+    );
+    passes("classifier of a mixed memory", &report.unwrap(), 6);
+    // The halves of a skip keep their wires in different places.
+    let other = mixed(&["0", "2"], &["1-2"], &["3"]);
+    let options = options(other, ScheduleKind::OneForwardOneBackward);
+    let report = check(Reread::new, numbers, &options).unwrap();
+    assert!(report.grids.iter().any(|grid| grid.degrees.pipeline == 2));
+}
+
 // None of these models knows that its vectors may be spread.
 #[test]
 fn spread_vectors_train_alike_on_every_grid() {
     let spread = |recompute| Check {
         sequence_parallel: true,
-        recompute,
+        memory: recomputing(recompute),
         sharding: match recompute {
             true => Sharding::Gradients,
             false => Sharding::None,
@@ -173,7 +218,7 @@ fn a_wire_that_two_parts_of_a_stage_read_trains_alike_on_every_grid() {
         let options = Check {
             schedule,
             ranks: 4,
-            recompute,
+            memory: recomputing(recompute),
             ..Check::default()
         };
         let report = check(Reread::new, numbers, &options).unwrap();
@@ -252,7 +297,9 @@ fn a_stage_gets_a_wire_once_however_many_of_its_parts_read_it() {
         Ok((Reread::new(&builder)?, builder.parameters()))
     };
     let work = Work::count(columns, DType::F64, build).unwrap();
-    assert_eq!(work.crossing(INTERLEAVED.stages(2)).unwrap().len(), 4);
+    let stages = INTERLEAVED.stages(2);
+    let parts: Vec<_> = (0..4).map(|part| part..part + 1).collect();
+    assert_eq!(work.crossing(&parts, stages).len(), 4);
 }
 
 fn planned(blueprint: Blueprint) -> f64 {

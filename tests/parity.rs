@@ -76,7 +76,7 @@ fn llama_untied_with_dropout_in_f64() {
 #[test]
 fn llama_tied_recomputed_in_f64() {
     let mut config = llama(config(Precision::F64));
-    config.training.recompute = true;
+    config.training.recompute = true.into();
     check_all(&config, F64);
 }
 
@@ -128,7 +128,7 @@ fn a_split_backward_gives_the_bits_of_1f1b() {
     for recompute in [false, true] {
         let mut config = llama(config(Precision::F32));
         config.training.micro_batches = 4;
-        config.training.recompute = recompute;
+        config.training.recompute = recompute.into();
         edit_gpt(&mut config, |model| model.dropout = 0.1);
         // A tied table would have its two uses on one stage of a V.
         edit_gpt(&mut config, |model| model.tied_head = false);
@@ -339,5 +339,27 @@ fn sixteen_bit_types_follow_the_f32_program() {
                 "{precision:?} on {grid}: {difference}"
             );
         }
+    }
+}
+
+#[test]
+fn stages_of_any_depth_give_the_serial_results() {
+    let config = config(Precision::F64);
+    let expected = serial(&config);
+    let segments = config.work().unwrap().segments.len();
+    for (grid, schedule, ends) in [
+        ("pipeline=2", "1f1b", vec![1]),
+        ("z=2,pipeline=2", "gpipe", vec![segments - 1]),
+        ("x=2,pipeline=3", "zb-h1", vec![1, segments - 1]),
+        ("pipeline=2", "zb-v", vec![1, 2, segments - 1]),
+    ] {
+        let mut config = on(&config, grid.parse().unwrap());
+        config.parallel.schedule = schedule.parse().unwrap();
+        let mut depths = Vec::new();
+        for end in ends.into_iter().chain([segments]) {
+            depths.push(end - depths.iter().sum::<usize>());
+        }
+        config.parallel.stages = Some(depths);
+        check(&config, &expected, F64);
     }
 }

@@ -7,7 +7,8 @@ use grid::{Degrees, IndexBox};
 use parallel::{
     Batch, Context, MicroBatch, Pipeline,
     data::{Part, SetOptions},
-    pipeline::{Options, ScheduleKind, SchedulePlan},
+    memory::ActivationMemory,
+    pipeline::{Built, Options, ScheduleKind, SchedulePlan},
 };
 use tensor::Tensor;
 use testkit::ranks;
@@ -200,14 +201,18 @@ fn logits(config: Config, weights: Tensors, ids: Vec<u32>) -> Vec<f64> {
             device.clone(),
             config.settings(),
         )?;
-        let builder = nn::Builder::new(&context);
-        let model = std::rc::Rc::new(config.model.build(&builder)?);
+        let build = || -> parallel::Result<Built> {
+            let builder = nn::Builder::new(&context);
+            let model = std::rc::Rc::new(config.model.build(&builder)?);
+            Ok((model, builder.parameters()))
+        };
         let options = Options {
             set: SetOptions::inference(dtype),
-            recompute: false,
+            memory: ActivationMemory::default(),
+            depths: None,
         };
         let schedule = SchedulePlan::new(ScheduleKind::default(), 1, 1)?;
-        let pipeline = Pipeline::new(&context, model, builder.parameters(), schedule, options)?;
+        let pipeline = Pipeline::new(&context, build, schedule, options)?;
         pipeline
             .parameters()
             .write::<train::Error>(Part::Weights, |parameter| {

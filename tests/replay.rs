@@ -139,7 +139,14 @@ fn a_rank_that_writes_checkpoints_runs_alone() {
 #[test]
 fn every_schedule_of_a_fixed_order_runs_alone() {
     let folder = tempfile::tempdir().unwrap();
-    for schedule in ["gpipe", "1f1b", "interleaved:2", "zb-h1", "zb-v"] {
+    for schedule in [
+        "gpipe",
+        "1f1b",
+        "interleaved:2",
+        "zb-h1",
+        "zb-v",
+        "pipedream-2bw",
+    ] {
         let mut config = of("pipeline=2,data=2");
         config.training.micro_batches = 4;
         config.parallel.schedule = schedule.parse().unwrap();

@@ -50,7 +50,7 @@ fn gpt2_tied_with_dropout() {
 fn llama_recomputed_with_sharded_state() {
     let mut config = config(Precision::F64);
     llama(&mut config);
-    config.training.recompute = true;
+    config.training.recompute = true.into();
     config.parallel.sharding = Sharding::Optimiser;
     check_all(&config);
 }
@@ -95,7 +95,7 @@ fn recomputed_half_precision_has_the_bits_of_one_rank() {
         llama(&mut config);
         // Leaves that end where shards do.
         edit_gpt(&mut config, |model| model.mlp_hidden = 80);
-        config.training.recompute = true;
+        config.training.recompute = true.into();
         let grids = ["x=2", "x=8", "x=2,y=2,z=2", "x=2,data=2,pipeline=2"];
         check_bits(config, &grids.map(|grid| grid.parse().unwrap()));
     }
@@ -128,7 +128,7 @@ fn sums_and_gathers_move_what_the_formulas_say() {
     ] {
         let mut config = config(Precision::F64);
         config.training.steps = 1;
-        config.training.recompute = recompute;
+        config.training.recompute = recompute.into();
         config.parallel.grid = grid.parse().unwrap();
         let Degrees { x, y, z, .. } = config.parallel.grid;
         let model = gpt(&config).clone();

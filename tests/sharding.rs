@@ -54,7 +54,7 @@ fn gpt2_tied_with_dropout() {
 fn llama_recomputed_with_spread_vectors_and_small_buckets() {
     let mut config = config(Precision::F64);
     llama(&mut config);
-    config.training.recompute = true;
+    config.training.recompute = true.into();
     config.parallel.sequence_parallel = true;
     config.parallel.bucket_mib = 0;
     let expected = serial(&config);
@@ -156,7 +156,7 @@ fn recomputed_half_precision_has_the_bits_of_one_rank() {
     for precision in [Precision::Bf16, Precision::F16] {
         let mut config = config(precision);
         llama(&mut config);
-        config.training.recompute = true;
+        config.training.recompute = true.into();
         let grids = [
             "data=4",
             "x=2,data=2",
@@ -328,7 +328,7 @@ fn a_rank_holds_what_the_formulas_say() {
         (model.layers, model.hidden) = (16, 128)
     });
     (config.training.batch, config.training.micro_batches) = (16, 4);
-    config.training.recompute = true;
+    config.training.recompute = true.into();
     config.parallel.bucket_mib = 0;
     let parameters = config.work().unwrap().num_parameters();
     // Buckets are padded, and memory is handed out in blocks that are up to an eighth larger.

@@ -105,7 +105,7 @@ pub fn section(row: &Row, budget: Duration) -> Result<String> {
             outcome.step_s,
             rest(&request, &outcome)
         );
-        (before, last) = (Some(outcome.step_s), Some(outcome.candidate));
+        (before, last) = (Some(outcome.step_s), Some(outcome.candidate.clone()));
         final_outcome = Some(outcome);
     }
     if let Some(outcome) = final_outcome {
@@ -140,7 +140,7 @@ fn gain_percent(before: f64, after: f64) -> f64 {
 fn rest(request: &Request, outcome: &Outcome) -> String {
     let chosen = &outcome.candidate;
     let choices = [
-        (chosen.recompute, "recompute"),
+        (chosen.memory.recomputes_all(), "recompute"),
         (chosen.keep_gathered, "kept"),
         (chosen.sharding.shards_state(), "sharded"),
         (chosen.sharding.shards_gradients(), "gradients too"),
@@ -164,12 +164,8 @@ fn rest(request: &Request, outcome: &Outcome) -> String {
 
 // Seconds that the model's own work takes at the advertised peak, without recomputation.
 fn useful_s(request: &Request, outcome: &Outcome) -> f64 {
-    let without = Candidate {
-        recompute: false,
-        ..outcome.candidate
-    };
-    outcome.step_s * outcome.percent_of_peak / 100.0 * request.flop(without.recompute)
-        / request.flop(outcome.candidate.recompute)
+    let counted = request.flop(outcome.candidate.memory.recomputes_all());
+    outcome.step_s * outcome.percent_of_peak / 100.0 * request.flop(false) / counted
 }
 
 /// The losses of a step, largest first: compute below the advertised peak, and everything other than compute.

@@ -1,7 +1,10 @@
 //! A point of the plot: the time of a step on a number of devices, and how it is run there.
 
 use crate::{Result, rows::Row};
-use fascicle::parallel::{ContextAttention, data::Sharding};
+use fascicle::{
+    parallel::{ContextAttention, data::Sharding, memory::SegmentMemory},
+    train::config::PlaceKind,
+};
 use plan::{Candidate, Outcome, Request};
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +69,12 @@ pub struct Run {
     /// How attention meets the keys and values of other ranks along Context.
     #[serde(default)]
     pub context_attention: ContextAttention,
+    /// Where the optimiser's state is.
+    #[serde(default)]
+    pub optimiser_place: PlaceKind,
+    /// Where activations are between forward and backward.
+    #[serde(default)]
+    pub activation_place: PlaceKind,
 }
 
 impl Point {
@@ -77,7 +86,7 @@ impl Point {
         kind: PointKind,
         step_s: f64,
     ) -> Point {
-        let flops = request.flop(candidate.recompute) / step_s;
+        let flops = request.flop(candidate.memory.recomputes_all()) / step_s;
         let peak = request
             .machine
             .device
@@ -129,17 +138,21 @@ impl Point {
 }
 
 impl Run {
+    // The plans of this study have the same memory for all segments.
     fn of(candidate: &Candidate) -> Run {
+        let SegmentMemory { recompute, place } = candidate.memory.all().unwrap_or_default();
         Run {
             grid: candidate.degrees.to_string(),
             order: candidate.order.to_string(),
             micro_batches: candidate.micro_batches,
-            recompute: candidate.recompute,
+            recompute,
             schedule: candidate.schedule.to_string(),
             sharding: candidate.sharding,
             keep_gathered: candidate.keep_gathered,
             sequence_parallel: candidate.sequence_parallel,
             context_attention: candidate.context_attention,
+            optimiser_place: candidate.optimiser_place,
+            activation_place: place,
         }
     }
 
@@ -152,12 +165,17 @@ impl Run {
             degrees: self.grid.parse()?,
             order: self.order.parse()?,
             micro_batches: self.micro_batches,
-            recompute: self.recompute,
+            memory: SegmentMemory {
+                recompute: self.recompute,
+                place: self.activation_place,
+            }
+            .into(),
             schedule: self.schedule.parse()?,
             sharding: self.sharding,
             keep_gathered: self.keep_gathered,
             sequence_parallel: self.sequence_parallel,
             context_attention: self.context_attention,
+            optimiser_place: self.optimiser_place,
         })
     }
 }
@@ -173,12 +191,17 @@ mod tests {
             degrees: "x=2,z=4,data=8,pipeline=2".parse().unwrap(),
             order: "z,x,y,data,pipeline".parse().unwrap(),
             micro_batches: 4,
-            recompute: true,
+            memory: SegmentMemory {
+                recompute: true,
+                place: PlaceKind::Files,
+            }
+            .into(),
             schedule: ScheduleKind::Interleaved { chunks: 2 },
             sharding: Sharding::Gradients,
             keep_gathered: false,
             sequence_parallel: true,
             context_attention: ContextAttention::Heads,
+            optimiser_place: PlaceKind::Host,
         };
         assert_eq!(Run::of(&candidate).candidate().unwrap(), candidate);
     }

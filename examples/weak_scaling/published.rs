@@ -160,7 +160,8 @@ impl Published {
             Unit::Pflops => outcome.flops / 1e15,
             Unit::PercentOfPeak => outcome.percent_of_peak,
             Unit::Utilisation => {
-                let counted = request.flop(false) / request.flop(outcome.candidate.recompute);
+                let counted =
+                    request.flop(false) / request.flop(outcome.candidate.memory.recomputes_all());
                 counted * outcome.percent_of_peak
             }
             Unit::TflopsPerDevice => outcome.flops / 1e12 / self.devices as f64,

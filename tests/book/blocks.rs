@@ -68,6 +68,13 @@ impl Program {
 
     /// The first thing that a command line names and the program does not have.
     fn unknown(&mut self, words: &[String]) -> Option<String> {
+        // What follows is a command of its own, perhaps of this program behind a launcher.
+        if let Some(end) = words.iter().position(|word| word == "--") {
+            let behind = &words[end..];
+            let program = behind.iter().position(|word| word == "fascicle");
+            let inner = program.and_then(|at| self.unknown(&behind[at + 1..]));
+            return self.unknown(&words[..end]).or(inner);
+        }
         let is_name = |word: &&String| word.chars().all(|letter| letter.is_ascii_lowercase());
         let mut subcommand = words.first().filter(is_name)?.clone();
         if self.help(&subcommand).is_empty() {
@@ -116,4 +123,16 @@ fn every_command_names_what_the_program_has() {
     assert_eq!(program.unknown(&wrong).as_deref(), Some("train --gird"));
     let wrong = ["checkpoint", "look"].map(str::to_owned);
     assert_eq!(program.unknown(&wrong).as_deref(), Some("checkpoint look"));
+    let wrong = [
+        "supervise",
+        "--",
+        "mpirun",
+        "-n",
+        "2",
+        "fascicle",
+        "train",
+        "--gird",
+    ];
+    let wrong = wrong.map(str::to_owned);
+    assert_eq!(program.unknown(&wrong).as_deref(), Some("train --gird"));
 }

@@ -142,7 +142,7 @@ mod tests {
             peak: PeakMemory {
                 rank: 3,
                 bytes: 7 << 20,
-                by_kind: [2 << 20, 0, 5 << 20, 0, 0],
+                by_kind: [2 << 20, 0, 5 << 20, 0, 0, 0],
                 snapshot_bytes: 6 << 20,
             },
         };

@@ -22,8 +22,12 @@ use train::{Config, placement::Volume};
 pub(crate) struct Explanation {
     grid: String,
     order: String,
+    /// Sizes and choices of the model.
+    model: String,
     /// What the bits of a run depend on, and why.
     bits: String,
+    /// What `training.memory = "auto"` chose and why, in sentences.
+    memory: Vec<String>,
     /// The source of the expected seconds.
     expected_by: String,
     /// A sentence about an axis with much traffic that the nodes split.
@@ -85,7 +89,7 @@ impl Explanation {
     pub(crate) fn new(
         config: &Config,
         seen: &Seen,
-        why_run: Option<String>,
+        (why_run, memory): (Option<String>, Vec<String>),
     ) -> Outcome<Explanation> {
         let volumes = train::placement::volumes(config)?;
         let expected = Expected::new(config, seen)?;
@@ -101,7 +105,9 @@ impl Explanation {
         Ok(Explanation {
             grid: seen.grid.degrees().to_string(),
             order: seen.grid.order().to_string(),
+            model: config.model.describe(),
             bits: beginning::bits(config, why_run.as_deref()),
+            memory,
             expected_by: expected.source().to_owned(),
             warning: train::placement::warning(config, &seen.grid, &seen.mapping)?,
             rank: seen.rank,
@@ -128,7 +134,11 @@ impl Explanation {
             let (order, by) = (&self.order, &self.expected_by);
             writeln!(text, "order of axes {order}; expected times by {by}").unwrap_or_default();
         }
+        writeln!(text, "model: {}", self.model).unwrap_or_default();
         writeln!(text, "bits: {}", self.bits).unwrap_or_default();
+        if !self.memory.is_empty() {
+            writeln!(text, "memory: {}", self.memory.join("; ")).unwrap_or_default();
+        }
         self.warning
             .iter()
             .for_each(|warning| text += &format!("{warning}\n"));
@@ -347,7 +357,7 @@ mod tests {
     }
 
     fn explained(config: &Config) -> Explanation {
-        Explanation::new(config, &seen(config, vec![0; 8]), None).unwrap()
+        Explanation::new(config, &seen(config, vec![0; 8]), Default::default()).unwrap()
     }
 
     #[test]
@@ -356,7 +366,9 @@ mod tests {
         config.parallel.machine = Some("laptop".into());
         let mut seen = seen(&config, vec![0, 0, 1, 1, 2, 2, 3, 3]);
         seen.report.note_levels(Axis::Z, Operation::AllGather);
-        let text = Explanation::new(&config, &seen, None).unwrap().text(80);
+        let text = Explanation::new(&config, &seen, Default::default())
+            .unwrap()
+            .text(80);
         for part in [
             "order of axes x,y,z,context,pipeline,data; expected times by machine laptop\n",
             "\nx=2: ranks 0, 1, inside a node\n",
@@ -404,7 +416,9 @@ mod tests {
             step_s: 1.0,
             links,
         };
-        let alone = Explanation::new(&config, &seen, None).unwrap().text(80);
+        let alone = Explanation::new(&config, &seen, Default::default())
+            .unwrap()
+            .text(80);
         assert!(
             alone.contains("no collective runs") && !alone.contains("schedule"),
             "{alone}"

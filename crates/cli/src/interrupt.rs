@@ -1,6 +1,6 @@
 //! Signals: each asks a run to end after its current step, with a checkpoint; a second Ctrl-C ends it at once.
 
-use crate::{launcher, progress::Progress};
+use crate::{launcher, output, progress::Progress};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU},
     iterator::Signals,
@@ -27,6 +27,24 @@ const SAME: Duration = Duration::from_secs(1);
 /// After the run its owner sets the returned stop too. From then on there is nothing to save, and any of them ends the
 /// program at once.
 pub(crate) fn watch(progress: Arc<Progress>, and_then: &'static str) -> Arc<Stop> {
+    let screen = progress.clone();
+    watch_with(
+        move || {
+            progress.say(&format!(
+                "stopping after this step{and_then}; press Ctrl-C again to end at once"
+            ));
+        },
+        move || screen.leave(),
+    )
+}
+
+/// The same for a command without a screen: `says` what it does when it is asked, and how it `leaves` at a second Ctrl-C.
+pub(crate) fn watch_plainly(says: &'static str, leave: fn()) -> Arc<Stop> {
+    let say = move || output::note(&format!("{says}; press Ctrl-C again to end at once"));
+    watch_with(say, leave)
+}
+
+fn watch_with(say: impl Fn() + Send + 'static, leave: impl Fn() + Send + 'static) -> Arc<Stop> {
     let stop = Arc::new(Stop::default());
     let asked = stop.clone();
     // Without a handler a signal ends the program as usual, which is no reason to refuse training.
@@ -34,10 +52,8 @@ pub(crate) fn watch(progress: Arc<Progress>, and_then: &'static str) -> Arc<Stop
         thread::spawn(move || {
             let mut first = None;
             for signal in signals.forever() {
-                if on_signal(signal, &mut first, &asked, &progress) {
-                    progress.say(&format!(
-                        "stopping after this step{and_then}; press Ctrl-C again to end at once"
-                    ));
+                if on_signal(signal, &mut first, &asked, &leave) {
+                    say();
                 }
             }
         });
@@ -46,7 +62,7 @@ pub(crate) fn watch(progress: Arc<Progress>, and_then: &'static str) -> Arc<Stop
 }
 
 // Whether this signal is the first that asks the run to stop; `first` is the time of that one.
-fn on_signal(signal: i32, first: &mut Option<Instant>, stop: &Stop, progress: &Progress) -> bool {
+fn on_signal(signal: i32, first: &mut Option<Instant>, stop: &Stop, leave: &impl Fn()) -> bool {
     // A launcher that lost a process asks the others to end, and a job that has failed saves no checkpoint.
     if launcher::is_ending() {
         return false;
@@ -54,7 +70,7 @@ fn on_signal(signal: i32, first: &mut Option<Instant>, stop: &Stop, progress: &P
     let is_over = first.is_none() && stop.asked();
     let is_second = signal == SIGINT && first.is_some_and(|first| first.elapsed() > SAME);
     if is_over || is_second {
-        progress.leave();
+        leave();
         std::process::exit(INTERRUPTED);
     }
     let is_first = first.is_none();

@@ -85,6 +85,15 @@ pub(crate) fn refuse_many(command: &str) -> Outcome {
 
 /// Runs `work` on the first rank and returns its path on all ranks. Every rank arrives here before it begins.
 pub(crate) fn once(work: impl FnOnce() -> Outcome<PathBuf>) -> Outcome<PathBuf> {
+    // A path that is not text stays what it is.
+    if processes().is_none() {
+        return work();
+    }
+    once_in_words(|| Ok(work()?.to_string_lossy().into_owned())).map(PathBuf::from)
+}
+
+/// Runs `work` on the first rank and returns its text on all ranks. Every rank arrives here before it begins.
+pub(crate) fn once_in_words(work: impl FnOnce() -> Outcome<String>) -> Outcome<String> {
     let Some(processes) = processes() else {
         return work();
     };
@@ -93,15 +102,14 @@ pub(crate) fn once(work: impl FnOnce() -> Outcome<PathBuf>) -> Outcome<PathBuf> 
         .map_err(Failure::run)?
         .everyone();
     everyone.barrier().map_err(Failure::run)?;
-    let own = if everyone.rank() == 0 {
-        work()?
-    } else {
-        PathBuf::new()
+    let own = match everyone.rank() {
+        0 => work()?,
+        _ => String::new(),
     };
-    let path = everyone
-        .broadcast(0, own.to_string_lossy().as_bytes())
+    let text = everyone
+        .broadcast(0, own.as_bytes())
         .map_err(Failure::run)?;
-    Ok(String::from_utf8_lossy(&path).into_owned().into())
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Ends the job with this outcome, prints what is left to report, and returns the exit status.

@@ -3,7 +3,7 @@
 //! Read in this order: [`main`] (arguments in, exit status out), `commands` (one file for each), `overrides`
 //! and `sets` (flags that override a configuration), `inputs` and `corpus` (a checked configuration, and where its
 //! text comes from), `launcher` and `ranks` (what starts and runs the ranks), `report`, `progress` and `ending` (what a person sees of a run),
-//! `explain` and `timeline` (a step explained), `failure` (how a command ends).
+//! `explain` and `timeline` (a step explained), `supervise` (a run that is restarted when it fails), `failure` (how a command ends).
 //!
 //! Results go to stdout and everything for people to stderr; `--json` makes results readable for programs.
 //! The exit status is 0 on success, 1 if the work failed, 2 if the program was used wrongly, and 3 if a run was asked to stop.
@@ -32,6 +32,7 @@ mod registry;
 mod report;
 mod run_dir;
 mod sets;
+mod supervise;
 #[cfg(test)]
 mod testing;
 mod timeline;
@@ -96,7 +97,9 @@ impl Arguments {
             families,
         } = registry;
         // The doctor reports what was started and with what, even where no other command would run.
-        if let Command::Doctor(doctor) = &self.command {
+        if let Command::Doctor(doctor) = &self.command
+            && !doctor.measures()
+        {
             return doctor.run(drivers, *processes);
         }
         let chosen = device::chosen(self.vendor.as_deref(), drivers)?;

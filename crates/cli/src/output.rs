@@ -38,12 +38,19 @@ pub(crate) fn result(text: &str) -> Outcome {
     print(&printable(text))
 }
 
-/// Prints text that a model wrote: as it is where a program reads it.
-pub(crate) fn written(text: &str) -> Outcome {
-    match io::stdout().is_terminal() {
-        true => result(text),
-        false => print(text),
+/// Prints a piece of text that a model writes, at once: as it is where a program reads it.
+pub(crate) fn piece(text: &str) -> Outcome {
+    if is_silent() || text.is_empty() {
+        return Ok(());
     }
+    let text = match io::stdout().is_terminal() {
+        true => printable(text),
+        false => text.into(),
+    };
+    let mut out = io::stdout().lock();
+    write!(out, "{text}")
+        .and_then(|()| out.flush())
+        .map_err(refused)
 }
 
 /// The text without the characters that could move a terminal's cursor, change its state or reorder its letters: they are

@@ -3,13 +3,10 @@
 use crate::{
     launcher, machine,
     numbers::{counted, grouped},
+    timeline::bubble,
 };
 use grid::Axis;
-use parallel::{
-    Reproducible,
-    data::Sharding,
-    pipeline::schedule::{self, Times},
-};
+use parallel::{Reproducible, data::Sharding};
 use std::{fmt::Write, path::PathBuf};
 use train::{Config, run::Started};
 
@@ -28,6 +25,8 @@ pub(crate) struct Facts {
     pub(crate) dir: PathBuf,
     /// Why `training.reproducible = "auto"` became `run`, if it did.
     pub(crate) why_run: Option<String>,
+    /// What `training.memory = "auto"` chose and why, in sentences.
+    pub(crate) memory: Vec<String>,
 }
 
 impl Facts {
@@ -40,6 +39,7 @@ impl Facts {
             device: String::new(),
             dir: PathBuf::new(),
             why_run: None,
+            memory: Vec::new(),
         }
     }
 
@@ -61,6 +61,10 @@ impl Facts {
         line("batch", self.batch(started.tokens_per_step));
         line("numerics", self.numerics());
         line("bits", bits(&self.config, self.why_run.as_deref()));
+        let names = std::iter::once("memory").chain(std::iter::repeat(""));
+        names
+            .zip(&self.memory)
+            .for_each(|(name, sentence)| line(name, sentence.clone()));
         line("overlap", overlap(&self.config));
         line("device", self.device.clone());
         line("steps", steps(started));
@@ -99,10 +103,9 @@ impl Facts {
             self.config.parallel.schedule,
             self.config.training.micro_batches,
         );
-        let idle = schedule::build(kind, stages, micro_batches)
-            .and_then(|built| schedule::idle(&built, &Times::halves(1.0, 2.0)));
+        let idle = bubble(kind, stages, micro_batches);
         let bubble = idle.map_or(String::new(), |idle| {
-            format!(", bubble {:.0} %", 100.0 * idle.fraction)
+            format!(", bubble {:.0} %", 100.0 * idle)
         });
         format!("; schedule {kind}{bubble}")
     }
@@ -210,6 +213,7 @@ mod tests {
             device,
             dir: "runs/a".into(),
             why_run: None,
+            memory: Vec::new(),
         }
     }
 

@@ -72,6 +72,7 @@ fn capabilities(pool: &Pool, memory: &Allocator) -> Capabilities {
     Capabilities {
         dtypes: DType::ALL.into(),
         holds_values: true,
+        host_memory: true,
         overlaps_streams: true,
         records_work: false,
         canonical_sums: true,

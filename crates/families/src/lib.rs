@@ -8,7 +8,7 @@
 
 pub mod gpt;
 
-pub use gpt::{Gpt, GptConfig, GptFamily};
+pub use gpt::{DocumentEnd, Gpt, GptConfig, GptFamily};
 
 use std::sync::Arc;
 use train::{Families, Family};

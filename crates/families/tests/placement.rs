@@ -123,3 +123,48 @@ fn stages_hold_what_their_segments_use_and_a_shared_table_counts_on_the_first() 
     let error = stages(&config, &"pipeline=64".parse().unwrap()).unwrap_err();
     assert!(error.to_string().contains("64 stages"), "{error}");
 }
+
+// Ten segments: an embedding, four blocks of two halves, and a head.
+fn three_stages(stages: Option<Vec<usize>>) -> Config {
+    let mut config = configured(|model| (model.vocabulary, model.layers) = (64, 4));
+    config.parallel.grid = "pipeline=3".parse().unwrap();
+    config.parallel.stages = stages;
+    (config.training.batch, config.training.micro_batches) = (12, 4);
+    config
+}
+
+#[test]
+fn a_stated_cut_is_taken_or_refused_in_one_sentence() {
+    assert_eq!(
+        three_stages(Some(vec![2, 7, 1])).depths().unwrap(),
+        Some(vec![2, 7, 1])
+    );
+    let error = three_stages(Some(vec![5, 6]))
+        .check()
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        "parallel.stages: found [5, 6], needs 3 numbers of at least 1 whose sum is 10, the segments of each part"
+    );
+}
+
+#[test]
+fn a_limit_of_memory_takes_segments_from_the_first_stage() {
+    let depths = |limit| {
+        let mut config = three_stages(None);
+        config.device.memory_limit = limit;
+        config.depths().unwrap().unwrap()
+    };
+    let free = depths(None);
+    assert_eq!(free.iter().sum::<usize>(), 10);
+    // The limits from ample to none at all: the first stage, which keeps three micro-batches, shrinks before the cut of least
+    // time is taken again, because no cut fits.
+    let mut limits = (0..24).map(|halvings| (1_usize << 26) >> halvings);
+    assert_eq!(depths(Some(1 << 26)), free);
+    assert!(
+        limits.any(|limit| depths(Some(limit))[0] < free[0]),
+        "{free:?}"
+    );
+    assert_eq!(depths(Some(1)), free);
+}

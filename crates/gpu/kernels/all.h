@@ -2,12 +2,14 @@
 #pragma once
 
 #include "activation.h"
+#include "attention_join.h"
 #include "attention_plain.h"
 #include "attention_plain_backward.h"
 #include "attention_tiles.h"
 #include "attention_tiles_backward.h"
 #include "coded.h"
 #include "columns.h"
+#include "documents.h"
 #include "dropout.h"
 #include "elementwise.h"
 #include "embedding.h"

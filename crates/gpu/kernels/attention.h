@@ -13,6 +13,9 @@ struct AttentionSizes {
     u64 queries;      // per sequence
     u64 keys;         // per sequence
     u64 first_query;  // query i attends to the keys j <= first_query + i; at most `keys`
+    u64 first_key;    // the place of the first key held here in its complete sequence
+    // sequences x queries: where in its complete sequence each query's document starts; null: at its beginning.
+    const u32* documents;
     u64 heads;
     u64 kv_heads;
     u64 head_size;
@@ -58,6 +61,27 @@ FASCICLE_DEVICE u64 keys_before(const AttentionSizes& s, u64 query) {
 // The first query that meets `key`, if any does.
 FASCICLE_DEVICE u64 first_query_of(const AttentionSizes& s, u64 key) {
     return key > s.first_query ? key - s.first_query : 0;
+}
+
+// The first key that `query` meets, if its sequence has documents: it may be past the keys. A query past the last one is
+// treated as the last.
+FASCICLE_DEVICE u64 first_key_of(const AttentionSizes& s, u64 sequence, u64 query) {
+    if (query >= s.queries) query = s.queries - 1;
+    u64 start = s.documents[sequence * s.queries + query], own = s.first_query + query;
+    u64 first = start > s.first_key ? start - s.first_key : 0;
+    return first < own ? first : own;
+}
+
+// The end of the queries that meet `key` or an earlier one, if their sequence has documents, which are in order.
+FASCICLE_DEVICE u64 queries_end_of(const AttentionSizes& s, u64 sequence, u64 key) {
+    u64 low = 0, high = s.queries;
+    while (low < high) {
+        u64 middle = (low + high) / 2;
+        bool meets = first_key_of(s, sequence, middle) <= key;
+        low = meets ? middle + 1 : low;
+        high = meets ? high : middle;
+    }
+    return low;
 }
 
 // Offset of the numbers of a head's queries in an array of sequences x heads x queries.

@@ -71,15 +71,28 @@ FASCICLE_DEVICE void soften_row(const AttentionSizes& s, const QueryTile<A>& til
     A* scores = tile.scores + row * (s.tile_others + 1);
     A max = tile.max[row], sum = 0;
     for (u32 c = 0; c < s.tile_others; c++) max = larger(max, scores[c]);
-    A factor = exp_of(tile.max[row] - max);
+    // A query that has met no key of its document yet has no maximum.
+    A base = max == minus_infinity<A>() ? A(0) : max;
+    A factor = exp_of(tile.max[row] - base);
     for (u32 c = 0; c < s.tile_others; c++) {
-        A weight = exp_of(scores[c] - max);
+        A weight = exp_of(scores[c] - base);
         sum += weight;
         scores[c] = s.drops ? weight * kept_factor<A>(s, index + c) : weight;
     }
     tile.max[row] = max;
     tile.sum[row] = tile.sum[row] * factor + sum;
     tile.factor[row] = factor;
+}
+
+// The first of the keys, in tiles of `keys`, from which on the queries from `first` on are computed.
+FASCICLE_DEVICE u64 first_tile_of(const AttentionSizes& s, u64 sequence, u64 first, u32 keys) {
+    return s.documents ? first_key_of(s, sequence, first) / keys * keys : 0;
+}
+
+// Whether a query meets a key.
+FASCICLE_DEVICE bool meets(const AttentionSizes& s, u64 sequence, u64 query, u64 key) {
+    bool causal = key < keys_before(s, query + 1);
+    return causal && (!s.documents || key >= first_key_of(s, sequence, query));
 }
 
 template <class T>
@@ -100,7 +113,7 @@ FASCICLE_DEVICE void attention_forward(const AttentionForwardParams& p) {
         tile.sum[row] = 0;
     }
     u64 end = keys_before(s, first + rows);
-    for (u64 key = 0; key < end; key += keys) {
+    for (u64 key = first_tile_of(s, sequence, first, keys); key < end; key += keys) {
         barrier();
         load_rows<A, T>(p.k, others, key, keys, size, A(1), k, size + 1);
         load_rows<A, T>(p.v, others, key, keys, size, A(1), v, size);
@@ -108,7 +121,8 @@ FASCICLE_DEVICE void attention_forward(const AttentionForwardParams& p) {
         for (u32 i = thread_x(); i < rows * keys; i += block_size_x()) {
             u32 row = i / keys, c = i % keys;
             A score = dot(tile.q + row * size, k + c * (size + 1), size);
-            tile.scores[row * (keys + 1) + c] = key + c < keys_before(s, first + row + 1) ? score : minus_infinity<A>();
+            bool met = meets(s, sequence, first + row, key + c);
+            tile.scores[row * (keys + 1) + c] = met ? score : minus_infinity<A>();
         }
         barrier();
         for (u32 row = thread_x(); row < rows; row += block_size_x()) {
@@ -123,7 +137,9 @@ FASCICLE_DEVICE void attention_forward(const AttentionForwardParams& p) {
         }
     }
     barrier();
-    store_rows<T>(p.out, own, first, rows, size, tile.out, [&](u32 row) { return A(1) / tile.sum[row]; });
+    store_rows<T>(p.out, own, first, rows, size, tile.out, [&](u32 row) {
+        return tile.sum[row] > 0 ? A(1) / tile.sum[row] : A(0);
+    });
     A* log_sum_exp = static_cast<A*>(p.log_sum_exp) + sums_start(s, sequence, head);
     for (u32 row = thread_x(); row < rows; row += block_size_x()) {
         if (first + row < s.queries) log_sum_exp[first + row] = tile.max[row] + log_of(tile.sum[row]);

@@ -74,7 +74,7 @@ FASCICLE_DEVICE void attention_backward_queries(const AttentionBackwardParams& p
     load_sums(s, p.delta, sequence, head, first, rows, delta);
     clear(d_q, rows * size);
     u64 end = keys_before(s, first + rows);
-    for (u64 key = 0; key < end; key += keys) {
+    for (u64 key = first_tile_of(s, sequence, first, keys); key < end; key += keys) {
         barrier();
         load_rows<A, T>(p.k, others, key, keys, size, A(1), k, size + 1);
         load_rows<A, T>(p.v, others, key, keys, size, A(1), v, size + 1);
@@ -85,7 +85,7 @@ FASCICLE_DEVICE void attention_backward_queries(const AttentionBackwardParams& p
             A d_weight = dot(d_out + row * size, v + c * (size + 1), size);
             u64 index = weight_index(s, sequence, head, first + row, key + c);
             A d_score = weight_gradient(s, index, score, log_sum_exp[row], d_weight, delta[row]).d_score;
-            d_scores[row * (keys + 1) + c] = key + c < keys_before(s, first + row + 1) ? d_score : A(0);
+            d_scores[row * (keys + 1) + c] = meets(s, sequence, first + row, key + c) ? d_score : A(0);
         }
         barrier();
         add_product(d_q, d_scores, k, rows, keys, size);
@@ -119,7 +119,7 @@ FASCICLE_DEVICE void add_queries(const AttentionBackwardParams& p, const KeyTile
         A d_weight = dot(tile.v + row * size, d_out + c * (size + 1), size);
         u64 index = weight_index(s, sequence, head, query + c, first + row);
         auto gradient = weight_gradient(s, index, score, log_sum_exp[c], d_weight, delta[c]);
-        bool met = first + row <= s.first_query + query + c && query + c < s.queries;
+        bool met = query + c < s.queries && meets(s, sequence, query + c, first + row);
         tile.weights[row * (queries + 1) + c] = met ? gradient.weight : A(0);
         tile.d_scores[row * (queries + 1) + c] = met ? gradient.d_score : A(0);
     }
@@ -143,8 +143,9 @@ FASCICLE_DEVICE void attention_backward_keys(const AttentionBackwardParams& p) {
     load_rows<A, T>(p.v, own, first, rows, size, A(1), tile.v, size);
     clear(tile.d_k, rows * size);
     clear(tile.d_v, rows * size);
+    u64 end = s.documents ? queries_end_of(s, sequence, first + rows - 1) : s.queries;
     for (u64 head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        for (u64 query = first_query_of(s, first) / queries * queries; query < s.queries; query += queries) {
+        for (u64 query = first_query_of(s, first) / queries * queries; query < end; query += queries) {
             add_queries<T>(p, tile, shared, first, query, head, sequence);
         }
     }

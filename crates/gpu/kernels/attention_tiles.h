@@ -124,9 +124,10 @@ struct RowSoftmax {
     }
 
     // Turns scores into weights; `scale` is in powers of two, and `max` is scaled. Stores in `factor` what earlier outputs
-    // shrink by.
-    template <int Tiles>
+    // shrink by. `Unmet`: a row may have met no key yet.
+    template <bool Unmet, int Tiles>
     FASCICLE_DEVICE void soften(Sum (&scores)[Tiles], float scale, float (&factor)[HELD_ROWS]) {
+        float base[HELD_ROWS];
         FASCICLE_UNROLL
         for (int r = 0; r < HELD_ROWS; r++) {
             float next = minus_infinity<float>();
@@ -135,14 +136,15 @@ struct RowSoftmax {
                 if (row_slot(i % HELD) == r) next = larger(next, scores[i / HELD].at[i % HELD]);
             }
             next = larger(max[r], scale * along_row(next, [](float a, float b) { return larger(a, b); }));
-            factor[r] = power_of_two(max[r] - next);
+            base[r] = Unmet && next == minus_infinity<float>() ? 0 : next;
+            factor[r] = power_of_two(max[r] - base[r]);
             max[r] = next;
         }
         FASCICLE_UNROLL
         for (int i = 0; i < Tiles * HELD; i++) {
             float& score = scores[i / HELD].at[i % HELD];
             int r = row_slot(i % HELD);
-            score = power_of_two(multiply_add(score, scale, -max[r]));
+            score = power_of_two(multiply_add(score, scale, -base[r]));
             // The row's first element, which also shrinks the sum so far.
             sum[r] = i == 2 * r ? multiply_add(sum[r], factor[r], score) : sum[r] + score;
         }
@@ -161,7 +163,8 @@ FASCICLE_DEVICE void drop_weights(const AttentionSizes& s, u64 sequence, u64 hea
     }
 }
 
-template <class T, int D, bool Drops>
+// `Parts`: whether sequences have several documents.
+template <class T, int D, bool Drops, bool Parts>
 FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
     constexpr u32 KEYS = FORWARD_KEYS<D>;
     // Positions fit in 32 bits: the plain kernels serve longer sequences.
@@ -190,9 +193,16 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
     u32 end = u32(keys_before(s, block_first + BLOCK_ROWS));
     u32 warp_end = u32(keys_before(s, first + 16)), shared_end = u32(keys_before(s, first + 1));
     u32 place = u32(s.first_query) + first, last = u32(s.keys) - 1;  // of the warp's first query, and the last key
-    fetch(0, 0);
+    // The first keys that a query of the block meets, one of the warp, and every one of the warp; and the block's first tile.
+    u32 warp_begin = 0, shared_begin = 0, begin = 0;
+    if (Parts) {
+        warp_begin = u32(first_key_of(s, sequence, first));
+        shared_begin = u32(first_key_of(s, sequence, first + 15));
+        begin = u32(first_key_of(s, sequence, block_first)) / KEYS * KEYS;
+    }
+    if (begin < end) fetch(begin, 0);
     u32 buffer = 0;
-    for (u32 key = 0; key < end; key += KEYS, buffer ^= 1) {
+    for (u32 key = begin; key < end; key += KEYS, buffer ^= 1) {
         if (key + KEYS < end) {
             fetch(key + KEYS, buffer ^ 1);
             await_copies<1>();
@@ -200,11 +210,11 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
             await_copies<0>();
         }
         barrier();
-        if (key < warp_end) {
+        if (key < warp_end && (!Parts || key + KEYS > warp_begin)) {
             Sum scores[KEYS / 16];
             FASCICLE_UNROLL
             for (u32 n = 0; n < KEYS / 16; n++) scores[n] = q.times(keys + buffer * KEYS * D, 16 * n);
-            // Only tiles on the diagonal, and the last one, have keys that a query does not meet.
+            // Only tiles on the diagonal, the last one, and those where documents start have keys that a query does not meet.
             if (key + KEYS > shared_end) {
                 // The last key that the query of each of the lane's rows meets, counted from the lane's first column.
                 i32 met[HELD_ROWS];
@@ -219,8 +229,20 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
                     if (column > met[row_slot(i % HELD)]) scores[i / HELD].at[i % HELD] = minus_infinity<float>();
                 }
             }
+            if (Parts && key < shared_begin) {
+                i32 from[HELD_ROWS];
+                FASCICLE_UNROLL
+                for (int r = 0; r < HELD_ROWS; r++) {
+                    from[r] = i32(first_key_of(s, sequence, first + row_held(2 * r))) - i32(key + first_column_held());
+                }
+                FASCICLE_UNROLL
+                for (int i = 0; i < int(KEYS) / 16 * HELD; i++) {
+                    i32 column = 16 * (i / HELD) + i32(column_offset(i % HELD));
+                    if (column < from[row_slot(i % HELD)]) scores[i / HELD].at[i % HELD] = minus_infinity<float>();
+                }
+            }
             float factor[HELD_ROWS];
-            softmax.soften(scores, scale, factor);
+            softmax.soften<Parts>(scores, scale, factor);
             // Mostly no row has a new maximum.
             bool shrinks = false;
             FASCICLE_UNROLL
@@ -242,7 +264,7 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
     FASCICLE_UNROLL
     for (int r = 0; r < HELD_ROWS; r++) {
         float sum = along_row(softmax.sum[r], [](float a, float b) { return a + b; });
-        factor[r] = 1 / sum;
+        factor[r] = !Parts || sum > 0 ? 1 / sum : 0;
         u64 row = first + row_held(2 * r);
         if (column_held(0) == 0 && row < s.queries) {
             log_sum_exp[row] = softmax.max[r] * LN_2 + log_of(sum);
@@ -253,15 +275,16 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
 
 }  // namespace fascicle
 
-#define FASCICLE_FORWARD_TILES(suffix, T, D)                                                                     \
-    FASCICLE_COOPERATIVE(fascicle_attention_forward_tiles_##suffix##_##D, fascicle::AttentionForwardParams,      \
+#define FASCICLE_FORWARD_TILES_OF(suffix, T, D, end, drops, parts)                                               \
+    FASCICLE_COOPERATIVE(fascicle_attention_forward_tiles_##suffix##_##D##end, fascicle::AttentionForwardParams, \
                          fascicle::TILE_THREADS) {                                                               \
-        fascicle::attention_forward_tiles<T, D, false>(p);                                                       \
-    }                                                                                                            \
-    FASCICLE_COOPERATIVE(fascicle_attention_forward_tiles_##suffix##_##D##_dropout,                              \
-                         fascicle::AttentionForwardParams, fascicle::TILE_THREADS) {                             \
-        fascicle::attention_forward_tiles<T, D, true>(p);                                                        \
+        fascicle::attention_forward_tiles<T, D, drops, parts>(p);                                                \
     }
+#define FASCICLE_FORWARD_TILES(suffix, T, D)                                   \
+    FASCICLE_FORWARD_TILES_OF(suffix, T, D, , false, false)                    \
+    FASCICLE_FORWARD_TILES_OF(suffix, T, D, _dropout, true, false)             \
+    FASCICLE_FORWARD_TILES_OF(suffix, T, D, _documents, false, true)           \
+    FASCICLE_FORWARD_TILES_OF(suffix, T, D, _dropout_documents, true, true)
 FASCICLE_FORWARD_TILES(bf16, fascicle::bf16, 64)
 FASCICLE_FORWARD_TILES(bf16, fascicle::bf16, 128)
 FASCICLE_FORWARD_TILES(f16, fascicle::f16, 64)

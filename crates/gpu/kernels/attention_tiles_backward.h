@@ -9,8 +9,9 @@
 
 namespace fascicle {
 
-// The kernel of queries: each warp owns 16 queries and takes the keys up to the last that one of them meets.
-template <class T, int D, bool Drops>
+// The kernel of queries: each warp owns 16 queries and takes the keys up to the last that one of them meets; with documents
+// (`Parts`), from the first on.
+template <class T, int D, bool Drops, bool Parts>
 FASCICLE_DEVICE void attention_backward_queries_tiles(const AttentionBackwardParams& p) {
     constexpr u32 KEYS = SHARED_ROWS<D>;
     const AttentionSizes& s = p.sizes;
@@ -42,9 +43,16 @@ FASCICLE_DEVICE void attention_backward_queries_tiles(const AttentionBackwardPar
     u32 met[HELD_ROWS];  // the keys that the query of each of the lane's rows meets
     FASCICLE_UNROLL
     for (int r = 0; r < HELD_ROWS; r++) met[r] = u32(keys_before(s, first + row_held(2 * r) + 1));
-    fetch(0, 0);
+    u32 from[HELD_ROWS], warp_begin = 0, begin = 0;  // the first keys that these queries meet, and the block's first tile
+    FASCICLE_UNROLL
+    for (int r = 0; r < HELD_ROWS; r++) from[r] = Parts ? u32(first_key_of(s, sequence, first + row_held(2 * r))) : 0;
+    if (Parts) {
+        warp_begin = u32(first_key_of(s, sequence, first));
+        begin = u32(first_key_of(s, sequence, block_first)) / KEYS * KEYS;
+    }
+    if (begin < end) fetch(begin, 0);
     u32 buffer = 0;
-    for (u32 key = 0; key < end; key += KEYS, buffer ^= 1) {
+    for (u32 key = begin; key < end; key += KEYS, buffer ^= 1) {
         if (key + KEYS < end) {
             fetch(key + KEYS, buffer ^ 1);
             await_copies<1>();
@@ -55,12 +63,14 @@ FASCICLE_DEVICE void attention_backward_queries_tiles(const AttentionBackwardPar
         const T *k = keys + buffer * KEYS * D, *v = values + buffer * KEYS * D;
         FASCICLE_ROLLED
         for (u32 n = 0; n < KEYS && key + n < warp_end; n += 16) {
+            if (Parts && key + n + 16 <= warp_begin) continue;
             Sum scores = q.times(k, n), d_weights = d_out.times(v, n);
             if (Drops) drop_weights(s, sequence, head, first, key + n, d_weights);
             FASCICLE_UNROLL
             for (int e = 0; e < HELD; e++) {
                 int r = row_slot(e);
-                bool meets = key + n + column_held(e) < met[r];
+                u32 at_key = key + n + column_held(e);
+                bool meets = at_key < met[r] && (!Parts || at_key >= from[r]);
                 float weight = meets ? power_of_two(multiply_add(scores.at[e], scale, -log_sum_exp[r])) : 0;
                 scores.at[e] = weight * (d_weights.at[e] - delta[r]);
             }
@@ -107,7 +117,7 @@ FASCICLE_DEVICE u32 dropped_of_keys(const AttentionSizes& s, u64 sequence, u64 h
 template <int D> constexpr bool SHARES_OWN_ROWS = D > 64 && WARP == 32;
 
 // The kernel of keys: each warp owns 16 keys and takes, head by head, the queries from the first that meets one of them on.
-template <class T, int D, bool Drops>
+template <class T, int D, bool Drops, bool Parts>
 FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams& p) {
     constexpr u32 QUERIES = SHARED_ROWS<D>;
     const AttentionSizes& s = p.sizes;
@@ -125,7 +135,18 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
     i32 place = i32(first) - i32(s.first_query);  // the warp's first key, counted from the first query's
     // All heads' tiles one after another, so that the next tile is always being copied. There are none if no query meets
     // the block.
-    u32 end = u32(s.queries), queries_left = begin < end ? end - begin : 0;
+    u32 end = u32(s.queries), warp_end = end;
+    // With documents: the ends of the queries that meet a key of the block, one of the warp, and each of the lane's.
+    u32 until[HELD_ROWS];
+    FASCICLE_UNROLL
+    for (int r = 0; r < HELD_ROWS; r++) {
+        until[r] = Parts ? u32(queries_end_of(s, sequence, first + row_held(2 * r))) : end;
+    }
+    if (Parts) {
+        end = u32(queries_end_of(s, sequence, block_first + BLOCK_ROWS - 1));
+        warp_end = u32(queries_end_of(s, sequence, first + 15));
+    }
+    u32 queries_left = begin < end ? end - begin : 0;
     u32 tiles = (queries_left + QUERIES - 1) / QUERIES, count = tiles * u32(group);
     auto head_of = [&](u32 tile) { return kv_head * group + tile / tiles; };
     auto query_of = [&](u32 tile) { return begin + tile % tiles * QUERIES; };
@@ -166,7 +187,7 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
         FASCICLE_ROLLED
         for (u32 n = 0; n < QUERIES; n += 16) {
             // Queries that meet no key of the warp, or are past the last one, contribute nothing.
-            if (query + n + 15 < warp_begin || query + n >= end) continue;
+            if (query + n + 15 < warp_begin || query + n >= warp_end) continue;
             u32 dropped = Drops ? dropped_of_keys(s, sequence, head_of(tile), query + n, first) : 0;
             // With no room for keys and values at all, they are read again, from the nearest cache.
             if (D > 64 && !SHARES_OWN_ROWS<D>) k.load(p.k, own, first);
@@ -174,7 +195,7 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
             FASCICLE_UNROLL
             for (int e = 0; e < HELD; e++) {
                 u32 at_query = query + n + column_held(e);
-                bool meets = place + i32(row_held(e)) <= i32(at_query) && at_query < end;
+                bool meets = place + i32(row_held(e)) <= i32(at_query) && at_query < until[row_slot(e)];
                 float score = multiply_add(weights.at[e], scale, -own_numbers.log_sum_exp[n + column_held(e)]);
                 weights.at[e] = meets ? power_of_two(score) : 0;
                 float kept = !Drops ? 1 : dropped >> e & 1 ? 0 : float(s.kept);
@@ -204,16 +225,19 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
 
 }  // namespace fascicle
 
-#define FASCICLE_BACKWARD_TILES_OF(side, suffix, T, D, end, drops)                                                \
+#define FASCICLE_BACKWARD_TILES_OF(side, suffix, T, D, end, drops, parts)                                         \
     FASCICLE_COOPERATIVE(fascicle_attention_backward_##side##_tiles_##suffix##_##D##end,                          \
                          fascicle::AttentionBackwardParams, fascicle::TILE_THREADS) {                             \
-        fascicle::attention_backward_##side##_tiles<T, D, drops>(p);                                              \
+        fascicle::attention_backward_##side##_tiles<T, D, drops, parts>(p);                                       \
     }
-#define FASCICLE_BACKWARD_TILES(suffix, T, D)                                \
-    FASCICLE_BACKWARD_TILES_OF(queries, suffix, T, D, , false)               \
-    FASCICLE_BACKWARD_TILES_OF(queries, suffix, T, D, _dropout, true)        \
-    FASCICLE_BACKWARD_TILES_OF(keys, suffix, T, D, , false)                  \
-    FASCICLE_BACKWARD_TILES_OF(keys, suffix, T, D, _dropout, true)
+#define FASCICLE_BACKWARD_TILES_FOR(side, suffix, T, D)                                  \
+    FASCICLE_BACKWARD_TILES_OF(side, suffix, T, D, , false, false)                       \
+    FASCICLE_BACKWARD_TILES_OF(side, suffix, T, D, _dropout, true, false)                \
+    FASCICLE_BACKWARD_TILES_OF(side, suffix, T, D, _documents, false, true)              \
+    FASCICLE_BACKWARD_TILES_OF(side, suffix, T, D, _dropout_documents, true, true)
+#define FASCICLE_BACKWARD_TILES(suffix, T, D)             \
+    FASCICLE_BACKWARD_TILES_FOR(queries, suffix, T, D)    \
+    FASCICLE_BACKWARD_TILES_FOR(keys, suffix, T, D)
 FASCICLE_BACKWARD_TILES(bf16, fascicle::bf16, 64)
 FASCICLE_BACKWARD_TILES(bf16, fascicle::bf16, 128)
 FASCICLE_BACKWARD_TILES(f16, fascicle::f16, 64)

@@ -104,6 +104,7 @@ fn capabilities(
     Ok(Capabilities {
         dtypes: DType::ALL.into(),
         holds_values: true,
+        host_memory: false,
         overlaps_streams: true,
         records_work: true,
         canonical_sums,
@@ -176,6 +177,15 @@ unsafe impl Device for Gpu {
             kind,
             queued,
         )?))
+    }
+
+    unsafe fn adopt_stream(&self, handle: usize) -> Result<Arc<dyn Stream>> {
+        self.context.check()?;
+        Ok(Arc::new(GpuStream::adopted(
+            &self.context,
+            &self.clock,
+            handle,
+        )))
     }
 
     fn create_blas(&self) -> Result<Arc<dyn Blas>> {

@@ -61,6 +61,10 @@ pub struct Capabilities {
     pub dtypes: Vec<DType>,
     /// Whether buffers hold values. The simulated vendor only counts bytes and time, and refuses a download.
     pub holds_values: bool,
+    /// Whether buffers are memory of this process, which may as well be memory that something else in it has allocated. Calls
+    /// that queue work on a compute stream then return once the work has run, and a wait for an event or a stream that returns,
+    /// even with an error, leaves no work behind that could still touch memory.
+    pub host_memory: bool,
     /// Whether work queued on one stream can run beside work of another.
     pub overlaps_streams: bool,
     /// Whether work of its compute stream can be recorded ([`Stream::capture`]).
@@ -85,7 +89,7 @@ pub struct Memory {
 /// One accelerator.
 ///
 /// # Safety
-/// `id` and `capabilities` are true. `allocate` returns memory of the stated size, aligned to 64 bytes and
+/// `id` and `capabilities` are true, [`host_memory`](Capabilities::host_memory) among them. `allocate` returns memory of the stated size, aligned to 64 bytes and
 /// disjoint from every other live buffer. The objects made by this device work only on its memory.
 pub unsafe trait Device: Send + Sync + fmt::Debug {
     /// Vendor and ordinal.
@@ -118,6 +122,22 @@ pub unsafe trait Device: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::Vendor`](crate::Error::Vendor).
     fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>>;
+
+    /// Wraps a stream of the vendor that something else has made, such as another framework in this process. Dropping it leaves
+    /// the vendor's stream as it is.
+    ///
+    /// # Safety
+    /// `handle` is a stream of this device, in its own context, that lives as long as what is returned.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a vendor without such handles.
+    unsafe fn adopt_stream(&self, handle: usize) -> Result<Arc<dyn Stream>> {
+        Err(crate::Error::invalid(
+            format!("stream {handle:#x} of another library"),
+            self.id().to_string(),
+            "a device of CUDA or ROCm",
+        ))
+    }
 
     /// Makes a handle for GEMMs.
     ///

@@ -26,6 +26,7 @@ pub fn open() -> Arc<dyn Device> {
         capabilities: Capabilities {
             dtypes: DType::ALL.into(),
             holds_values: false,
+            host_memory: false,
             overlaps_streams: false,
             records_work: false,
             canonical_sums: true,

@@ -6,8 +6,10 @@ use std::{
     fmt,
     fs::{self, File},
     io,
+    ops::Range,
     os::unix::fs::FileExt,
     path::Path,
+    sync::{Arc, LazyLock},
 };
 
 /// Where files of pieces are made.
@@ -22,11 +24,11 @@ pub trait Disk: fmt::Debug + Send + Sync {
 
 /// A file of pieces. It is read and written by position, from several threads at a time.
 pub trait Scratch: fmt::Debug + Send + Sync {
-    /// Makes the file this long, filled with zeros, and takes the space for it from the disk at once.
+    /// Appends this range of zeros, which starts at the file's end, and takes the space for it from the disk at once.
     ///
     /// # Errors
     /// The system's; [`io::ErrorKind::StorageFull`] if the disk has no room for it.
-    fn reserve(&self, bytes: u64) -> io::Result<()>;
+    fn reserve(&self, range: Range<u64>) -> io::Result<()>;
 
     /// Fills `bytes` with those from `offset` on.
     ///
@@ -52,13 +54,33 @@ impl Disk for FileSystem {
     }
 }
 
+/// A disk of which several values speak: the file system, or one that a program brings. Two are equal if they are the same one.
+#[derive(Clone, Debug)]
+pub struct SharedDisk(pub Arc<dyn Disk>);
+
+impl Default for SharedDisk {
+    fn default() -> Self {
+        static FILE_SYSTEM: LazyLock<Arc<dyn Disk>> = LazyLock::new(|| Arc::new(FileSystem));
+        SharedDisk(FILE_SYSTEM.clone())
+    }
+}
+
+impl PartialEq for SharedDisk {
+    fn eq(&self, other: &SharedDisk) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for SharedDisk {}
+
 /// Bytes of zeros that are written at a time where a file system cannot reserve space.
 const BLOCK_BYTES: usize = 1 << 20;
 
 impl Scratch for File {
-    fn reserve(&self, bytes: u64) -> io::Result<()> {
-        match fallocate(self, FallocateFlags::empty(), 0, bytes) {
-            Err(rustix::io::Errno::OPNOTSUPP) => fill_with_zeros(self, bytes),
+    fn reserve(&self, range: Range<u64>) -> io::Result<()> {
+        let len = range.end - range.start;
+        match fallocate(self, FallocateFlags::empty(), range.start, len) {
+            Err(rustix::io::Errno::OPNOTSUPP) => fill_with_zeros(self, range),
             other => Ok(other?),
         }
     }
@@ -72,11 +94,11 @@ impl Scratch for File {
     }
 }
 
-fn fill_with_zeros(file: &File, bytes: u64) -> io::Result<()> {
+fn fill_with_zeros(file: &File, range: Range<u64>) -> io::Result<()> {
     let zeros = vec![0; BLOCK_BYTES];
-    let mut offset = 0;
-    while offset < bytes {
-        let len = (bytes - offset).min(BLOCK_BYTES as u64);
+    let mut offset = range.start;
+    while offset < range.end {
+        let len = (range.end - offset).min(BLOCK_BYTES as u64);
         file.write_all_at(&zeros[..len as usize], offset)?;
         offset += len;
     }

@@ -17,6 +17,8 @@ pub(crate) struct PieceFile {
     // The folder, and whose file it is: the file has no name of its own.
     label: String,
     file: Box<dyn Scratch>,
+    // Bytes for which it has space.
+    reserved: u64,
     // Kept here and not in the file, so that they also find a write that the disk has lost.
     checksums: Vec<AtomicU32>,
 }
@@ -33,19 +35,46 @@ impl PieceFile {
     ) -> Result<PieceFile> {
         let label = format!("file of {owner} in {}", folder.display());
         let bytes = places.last().map_or(0, |last| last.end);
-        let refuse = |error: io::Error| {
-            let needed = format!("room for {bytes} bytes ({})", Bytes(bytes as usize));
-            Error::invalid(&label, error.to_string(), needed)
-        };
-        let file = disk.create(folder).map_err(refuse)?;
+        let file = disk.create(folder);
+        let file = file.map_err(|error| no_room(&label, error, bytes))?;
         if bytes > 0 {
-            file.reserve(bytes).map_err(refuse)?;
+            let reserved = file.reserve(0..bytes);
+            reserved.map_err(|error| no_room(&label, error, bytes))?;
         }
         Ok(PieceFile {
             label,
             file,
+            reserved: bytes,
             checksums: checksums_of_zeros(places),
         })
+    }
+
+    /// Adds a piece at the end of the file, which is written before it is read.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the disk has no room for it, with the bytes that the file then needs.
+    pub(crate) fn grow(&mut self, place: &Range<u64>) -> Result<()> {
+        self.reserve(place.end)?;
+        self.checksums.push(AtomicU32::new(0));
+        Ok(())
+    }
+
+    /// Takes the space for this many bytes, if it has not been taken.
+    ///
+    /// # Errors
+    /// As [`grow`](PieceFile::grow).
+    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<()> {
+        if bytes > self.reserved {
+            let reserved = self.file.reserve(self.reserved..bytes);
+            reserved.map_err(|error| no_room(&self.label, error, bytes))?;
+            self.reserved = bytes;
+        }
+        Ok(())
+    }
+
+    /// Pieces in the file.
+    pub(crate) fn num_pieces(&self) -> usize {
+        self.checksums.len()
     }
 
     /// Reads a piece.
@@ -87,6 +116,11 @@ impl PieceFile {
         let operation = format!("{operation}, piece {piece} of 0 to {last}");
         Error::invalid(operation, found.to_string(), needed)
     }
+}
+
+fn no_room(label: &str, error: io::Error, bytes: u64) -> Error {
+    let needed = format!("room for {bytes} bytes ({})", Bytes(bytes as usize));
+    Error::invalid(label, error.to_string(), needed)
 }
 
 // Most pieces are equally long, so that few are hashed.

@@ -200,7 +200,7 @@ fn range(place: &Range<u64>) -> Range<usize> {
     place.start as usize..place.end as usize
 }
 
-fn zeros(owner: &str, bytes: usize) -> Result<Vec<u8>> {
+pub(crate) fn zeros(owner: &str, bytes: usize) -> Result<Vec<u8>> {
     let mut zeros = Vec::new();
     zeros.try_reserve_exact(bytes).map_err(|_| {
         let found = format!("a host without room for {bytes} bytes");

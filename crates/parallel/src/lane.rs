@@ -12,6 +12,8 @@ pub(crate) enum Lane {
     Scatter,
     /// Reductions of gradient buckets.
     Reduce,
+    /// Keys and values, and their gradients, from rank to rank of Context.
+    Keys,
     /// Activations to the next stage.
     SendActivations,
     /// Activations from the previous stage.
@@ -40,6 +42,7 @@ impl Lane {
             Lane::Gather => "gather weights",
             Lane::Scatter => "scatter gradients",
             Lane::Reduce => "reduce gradients",
+            Lane::Keys => "pass keys",
             Lane::SendActivations => "send activations",
             Lane::RecvActivations => "receive activations",
             Lane::SendGradients => "send gradients",

@@ -2,15 +2,16 @@
 //!
 //! Read in this order: [`mapping`] (the placement of ranks), [`context`] (the view of one rank), [`group`](mod@group)
 //! (counted collectives along an axis), [`sums`] (their order on any grid), [`parameter`] (global names, layouts,
-//! shards), [`Pass`] (the position of a forward in the run), [`layers`] (their parallel operations), [`data`]
+//! shards), [`Pass`] (the position of a forward in the run), [`cache`] (keys and values kept between passes), [`layers`] (their parallel operations), [`data`]
 //! (gradient buckets, sharded optimiser state, norms, the order of calls in a step), [`model`] (segments, the wires
-//! between them, an objective), [`pipeline`] (schedules and the engine that runs them).
+//! between them, an objective), [`memory`] (what segments keep, and where), [`pipeline`] (schedules and the engine that runs them).
 //!
 //! An **axis** is a direction of the grid of ranks, a **dim** a dimension of a tensor. With every degree 1 the same
 //! code is the serial program: no collective runs, nothing is copied.
 
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod context;
 pub mod counters;
 pub mod data;
@@ -20,6 +21,7 @@ mod initial;
 mod lane;
 pub mod layers;
 pub mod mapping;
+pub mod memory;
 pub mod model;
 pub mod parameter;
 mod pass;

@@ -1,5 +1,9 @@
 //! Choices that change how a step runs, but not its results.
 
+mod context_attention;
+
+pub use context_attention::ContextAttention;
+
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 use tensor::{DType, Error, Result};
@@ -144,47 +148,6 @@ impl FromStr for GradientWire {
                     "gradient_wire",
                     found,
                     "mixed, narrow or wide",
-                ))
-            }
-        }
-    }
-}
-
-/// How attention meets the keys and values of other ranks, where Context cuts the sequences.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ContextAttention {
-    /// Keys and values of all tokens are gathered, forward and again in backward, and their gradients reduce-scattered. Serves
-    /// any number of heads and tokens.
-    #[default]
-    Gather,
-    /// Tokens are exchanged for heads by all-to-alls of queries, keys, values and results. The ranks must divide the heads of
-    /// queries and of keys on a rank of X. Sequences that do not divide into equal chunks have their keys gathered.
-    Heads,
-}
-
-impl fmt::Display for ContextAttention {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ContextAttention::Gather => "gather",
-            ContextAttention::Heads => "heads",
-        })
-    }
-}
-
-impl FromStr for ContextAttention {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "gather" => Ok(ContextAttention::Gather),
-            "heads" => Ok(ContextAttention::Heads),
-            _ => {
-                let found = format!("`{text}`");
-                Err(Error::invalid(
-                    "context_attention",
-                    found,
-                    "gather or heads",
                 ))
             }
         }

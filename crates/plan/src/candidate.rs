@@ -2,14 +2,25 @@
 
 use crate::Request;
 use grid::{AxisOrder, Degrees};
-use parallel::{ContextAttention, data::Sharding, pipeline::ScheduleKind};
+use parallel::{
+    ContextAttention,
+    data::Sharding,
+    memory::{ActivationMemory, SegmentMemory},
+    pipeline::ScheduleKind,
+    work::{SegmentWork, Work},
+};
+use std::sync::Arc;
 use train::{
     Config,
-    config::{OverlapNames, ParallelConfig, TrainingConfig},
+    config::{
+        ActivationPlaces, OverlapNames, ParallelConfig, PlaceKind, PlacementConfig, SegmentPlaces,
+        TrainingConfig,
+    },
+    placement::depths,
 };
 
 /// Everything that the planner chooses.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// Ranks along each axis.
     pub degrees: Degrees,
@@ -17,8 +28,8 @@ pub struct Candidate {
     pub order: AxisOrder,
     /// Micro-batches per replica.
     pub micro_batches: usize,
-    /// Whether layers are recomputed in backward.
-    pub recompute: bool,
+    /// What segments do with what they keep for their backward.
+    pub memory: SegmentChoices,
     /// How micro-batches pass through stages.
     pub schedule: ScheduleKind,
     /// What replicas along Data hold in shards.
@@ -29,6 +40,58 @@ pub struct Candidate {
     pub sequence_parallel: bool,
     /// How attention meets the keys and values of other ranks along Context.
     pub context_attention: ContextAttention,
+    /// Where the optimiser's state is.
+    pub optimiser_place: PlaceKind,
+}
+
+/// What the segments of a model do with what they keep for their backward.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SegmentChoices {
+    /// All do the same; only those are recomputed that the model recomputes.
+    All(SegmentMemory),
+    /// One choice for each segment.
+    Each(Arc<[SegmentMemory]>),
+}
+
+impl SegmentChoices {
+    /// The choice of a segment of this number and work.
+    pub fn of(&self, number: usize, segment: &SegmentWork) -> SegmentMemory {
+        let choice = match self {
+            SegmentChoices::All(all) => *all,
+            SegmentChoices::Each(each) => each.get(number).copied().unwrap_or_default(),
+        };
+        SegmentMemory {
+            recompute: choice.recompute && segment.recomputed,
+            ..choice
+        }
+    }
+
+    /// The choice of each segment of a model.
+    pub fn each(&self, work: &Work) -> Vec<SegmentMemory> {
+        let segments = work.segments.iter().enumerate();
+        segments
+            .map(|(number, segment)| self.of(number, segment))
+            .collect()
+    }
+
+    /// Whether every segment is recomputed that the model recomputes. Published counts of flop know only all or none.
+    pub fn recomputes_all(&self) -> bool {
+        matches!(self, SegmentChoices::All(all) if all.recompute)
+    }
+
+    /// What all segments do, if they do the same.
+    pub fn all(&self) -> Option<SegmentMemory> {
+        match self {
+            SegmentChoices::All(all) => Some(*all),
+            SegmentChoices::Each(_) => None,
+        }
+    }
+}
+
+impl From<SegmentMemory> for SegmentChoices {
+    fn from(all: SegmentMemory) -> SegmentChoices {
+        SegmentChoices::All(all)
+    }
 }
 
 impl Candidate {
@@ -39,9 +102,23 @@ impl Candidate {
 
     /// The configuration with which a training run would start.
     pub fn config(&self, request: &Request) -> Config {
+        let memory = match &self.memory {
+            SegmentChoices::All(all) => ActivationMemory::from(*all),
+            SegmentChoices::Each(each) => {
+                ActivationMemory::default().with_segments(each, &request.work.kinds())
+            }
+        };
+        let activations = match self.memory.all() {
+            Some(all) => ActivationPlaces::All(all.place),
+            None => SegmentPlaces {
+                host: memory.host,
+                files: memory.files,
+            }
+            .into(),
+        };
         let training = TrainingConfig {
             micro_batches: self.micro_batches,
-            recompute: self.recompute,
+            recompute: memory.recompute,
             ..request.training()
         };
         let parallel = ParallelConfig {
@@ -62,11 +139,22 @@ impl Candidate {
             sharding: self.sharding,
             ..ParallelConfig::default()
         };
-        Config {
+        let mut config = Config {
             training,
             parallel,
-            placement: request.placement.clone(),
+            placement: PlacementConfig {
+                optimiser: self.optimiser_place,
+                activations,
+                piece_kib: request.piece_kib,
+                folder: None,
+            },
             ..Config::new(request.model.clone())
+        };
+        config.device.memory_limit = request.memory_limit;
+        if self.degrees.pipeline > 1 || self.schedule.num_chunks() > 1 {
+            // A grid that the model does not fit is refused when its trainer is made.
+            config.parallel.stages = depths(&config, &request.work, Some(&request.machine)).ok();
         }
+        config
     }
 }

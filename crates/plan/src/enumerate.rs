@@ -1,8 +1,12 @@
 //! Enumerates every way to run the model that is worth an estimate.
 
-use crate::{Candidate, Preset, Request, estimate::Distances};
+use crate::{Candidate, Preset, Request, SegmentChoices, estimate::Distances};
 use grid::{AxisOrder, Degrees, factorisations};
-use parallel::{ContextAttention, data::Sharding, pipeline::ScheduleKind, work::AttentionWork};
+use parallel::{
+    ContextAttention, data::Sharding, memory::SegmentMemory, pipeline::ScheduleKind,
+    work::AttentionWork,
+};
+use train::config::PlaceKind;
 
 /// Chunks per stage of the interleaved schedules that are tried.
 pub(crate) const INTERLEAVED: [usize; 2] = [2, 4];
@@ -24,7 +28,10 @@ pub fn candidates(request: &Request) -> Vec<Candidate> {
         let all = shapes.into_iter().flat_map(|shape| {
             distances
                 .orders()
-                .map(move |(order, _)| Candidate { order, ..shape })
+                .map(move |(order, _)| Candidate {
+                    order,
+                    ..shape.clone()
+                })
                 .collect::<Vec<_>>()
         });
         all.collect::<Vec<_>>()
@@ -75,8 +82,13 @@ pub(crate) fn orders(request: &Request) -> Vec<AxisOrder> {
 pub(crate) fn shapes(request: &Request, degrees: Degrees) -> Vec<Candidate> {
     let order = AxisOrder::default();
     let mut found = Vec::new();
+    // Where each segment has its own choice, layers are recomputed as these say.
+    let asked = match &request.segments {
+        Some(segments) => Some(segments.iter().any(|segment| segment.recompute)),
+        None => request.recompute,
+    };
     for micro_batches in micro_batches(request, &degrees) {
-        for recompute in choices(request.recompute, request.preset == Preset::PublishedAxonn) {
+        for recompute in choices(asked, request.preset == Preset::PublishedAxonn) {
             for schedule in schedules(request, &degrees, micro_batches) {
                 for sharding in shardings(request, &degrees) {
                     for keep_gathered in kept(request, &degrees) {
@@ -86,12 +98,17 @@ pub(crate) fn shapes(request: &Request, degrees: Degrees) -> Vec<Candidate> {
                                     degrees,
                                     order,
                                     micro_batches,
-                                    recompute,
+                                    memory: SegmentMemory {
+                                        recompute,
+                                        ..SegmentMemory::STAYS
+                                    }
+                                    .into(),
                                     schedule,
                                     sharding,
                                     keep_gathered,
                                     sequence_parallel,
                                     context_attention,
+                                    optimiser_place: PlaceKind::Device,
                                 });
                             }
                         }
@@ -100,7 +117,41 @@ pub(crate) fn shapes(request: &Request, degrees: Degrees) -> Vec<Candidate> {
             }
         }
     }
-    found
+    placed(request, found)
+}
+
+// Each shape with its state and its activations in each of the places.
+fn placed(request: &Request, shapes: Vec<Candidate>) -> Vec<Candidate> {
+    let of_segments = |shape: Candidate| match &request.segments {
+        Some(each) => Candidate {
+            memory: SegmentChoices::Each(each.clone()),
+            ..shape
+        },
+        None => shape,
+    };
+    let places = |named: &[PlaceKind]| match named.is_empty() {
+        true => vec![PlaceKind::Device],
+        false => named.to_vec(),
+    };
+    let optimiser = places(&request.optimiser_places);
+    let activations = places(&request.activation_places);
+    let pairs = |optimiser_place| {
+        let place = move |activation_place| (optimiser_place, activation_place);
+        activations.iter().copied().map(place)
+    };
+    let pairs: Vec<_> = optimiser.into_iter().flat_map(pairs).collect();
+    let in_places = |shape: Candidate| {
+        let place = move |&(optimiser_place, place): &(PlaceKind, PlaceKind)| {
+            let all = shape.memory.all().unwrap_or_default();
+            Candidate {
+                optimiser_place,
+                memory: SegmentMemory { place, ..all }.into(),
+                ..shape.clone()
+            }
+        };
+        pairs.iter().map(place).map(of_segments)
+    };
+    shapes.into_iter().flat_map(in_places).collect()
 }
 
 // The requested value; otherwise the one that the preset fixes, otherwise both.
@@ -143,24 +194,36 @@ fn spread(request: &Request, degrees: &Degrees, recompute: bool) -> Vec<bool> {
     }
 }
 
-/// The ways of attention over Context that the grid and the request allow.
+/// The ways of attention over Context that the grid and the request allow. Of rings whose ranks exchange heads, only the one
+/// with the most is tried if none is asked for: it passes the same bytes in the fewest messages.
 pub(crate) fn ways(request: &Request, degrees: &Degrees) -> Vec<ContextAttention> {
-    let mut attention = request
-        .work
-        .segments
-        .iter()
-        .flat_map(|segment| &segment.attention);
-    let exchanges = |work: &AttentionWork| work.exchanges_heads(degrees.context, degrees.x);
-    let ways = match degrees.context > 1 && attention.all(exchanges) {
-        true => vec![ContextAttention::Gather, ContextAttention::Heads],
-        false => vec![ContextAttention::Gather],
+    let Degrees { x, context, .. } = *degrees;
+    let exchanges = |exchange: usize| {
+        let mut segments = request.work.segments.iter();
+        let all = |work: &AttentionWork| work.exchanges_heads(exchange, context, x);
+        segments.all(|segment| segment.attention.iter().all(all))
+    };
+    let allowed = |way: &ContextAttention| match *way {
+        ContextAttention::Gather | ContextAttention::RING => true,
+        exchanging => exchanges(exchanging.exchange(context)),
     };
     match request.context_attention {
         // Without ranks of Context, every way is the same.
-        Some(asked) if degrees.context == 1 => vec![asked],
-        Some(asked) => ways.into_iter().filter(|way| *way == asked).collect(),
-        None => ways,
+        Some(asked) if context == 1 => return vec![asked],
+        Some(asked) => return vec![asked].into_iter().filter(allowed).collect(),
+        None if context == 1 => return vec![ContextAttention::Gather],
+        None => {}
     }
+    let most = (2..context)
+        .rev()
+        .find(|some| context.is_multiple_of(*some) && exchanges(*some));
+    let ring = most.map(|exchange| ContextAttention::Ring { exchange });
+    let plain = [
+        ContextAttention::Gather,
+        ContextAttention::Heads,
+        ContextAttention::RING,
+    ];
+    plain.into_iter().chain(ring).filter(allowed).collect()
 }
 
 // Counts that divide the replica's sequences, smallest first: larger counts only save memory or fill a
@@ -182,8 +245,11 @@ fn micro_batches(request: &Request, degrees: &Degrees) -> Vec<usize> {
 
 fn schedules(request: &Request, degrees: &Degrees, micro_batches: usize) -> Vec<ScheduleKind> {
     if let Some(asked) = request.schedule {
-        return vec![asked];
+        // More versions of the weights than two.
+        let too_few = asked.delays_gradients() && micro_batches < degrees.pipeline;
+        return if too_few { vec![] } else { vec![asked] };
     }
+    // One that changes the numbers of a run is never chosen.
     let mut found = vec![ScheduleKind::OneForwardOneBackward];
     if degrees.pipeline == 1 {
         return found;

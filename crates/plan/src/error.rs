@@ -1,6 +1,7 @@
 //! Why there is no plan.
 
 use grid::Degrees;
+use hal::error::Bytes;
 use std::path::PathBuf;
 
 /// Result of this crate's fallible functions.
@@ -87,6 +88,22 @@ pub enum Error {
         enough: Option<usize>,
         /// The number of devices that the machine has.
         most: usize,
+    },
+    /// No choice for the model's segments fits the capacity.
+    #[error(
+        "training.memory: found {} for each rank of stage {stage}, needs at least {}, with which as much is recomputed and moved as \
+         can be; all that stays needs {}",
+        Bytes(*capacity), Bytes(*least), Bytes(*stays)
+    )]
+    Capacity {
+        /// The stage that lacks most.
+        stage: usize,
+        /// Bytes that its ranks may hold.
+        capacity: usize,
+        /// Bytes that they need at least.
+        least: usize,
+        /// Bytes that they need if all segments keep everything on the device.
+        stays: usize,
     },
     /// A simulated step has no spans to write, because none were requested.
     #[error("trace: the step was simulated without its spans")]

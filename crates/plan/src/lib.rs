@@ -14,6 +14,7 @@ pub mod candidate;
 pub mod enumerate;
 pub mod error;
 pub mod estimate;
+pub mod memory;
 pub mod model;
 pub mod picture;
 mod reach;
@@ -24,7 +25,7 @@ mod shortlist;
 pub mod simulate;
 mod threads;
 
-pub use candidate::Candidate;
+pub use candidate::{Candidate, SegmentChoices};
 pub use error::{Error, Result, TraceError};
 pub use request::{Preset, Request};
 pub use search::{Plan, plan, search};

@@ -24,8 +24,11 @@ pub(crate) fn no_grid(request: &Request) -> Error {
         Err(error) => Error::Grid(error),
         Ok(()) if enumerate::ways(request, &degrees).is_empty() => Error::Setting {
             setting: "context_attention",
-            found: format!("heads on {degrees}"),
-            needed: "ranks of context that divide the heads of a rank of x, and sequences into equal chunks",
+            found: match request.context_attention {
+                Some(way) => format!("{way} on {degrees}"),
+                None => degrees.to_string(),
+            },
+            needed: "ranks that exchange heads to divide those of context and the heads of a rank of x, and equal chunks of sequences",
         },
         Ok(()) => Error::WorldSize {
             degrees,
@@ -120,7 +123,7 @@ fn short(request: &Request, candidate: &Candidate) -> (Request, Candidate) {
         },
         Candidate {
             micro_batches,
-            ..*candidate
+            ..candidate.clone()
         },
     )
 }
@@ -170,7 +173,10 @@ mod tests {
                 let memory = |(request, candidate): (Request, Candidate)| {
                     simulate(&request, &candidate, false).unwrap().memory() as f64
                 };
-                let (long, short) = ((request.clone(), candidate), short(&request, &candidate));
+                let (long, short) = (
+                    (request.clone(), candidate.clone()),
+                    short(&request, &candidate),
+                );
                 assert!(short.1.micro_batches < micro_batches);
                 let share = memory(short) / memory(long);
                 assert!(

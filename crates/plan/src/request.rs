@@ -6,13 +6,19 @@ use grid::{
     machine::{AttentionForm, Machine},
 };
 use parallel::{
-    ContextAttention, GradientWire, Hierarchical, Overlap, Reproducible, data::Sharding,
-    pipeline::ScheduleKind, work::Work,
+    ContextAttention, GradientWire, Hierarchical, Overlap, Reproducible,
+    data::Sharding,
+    memory::{SegmentMemory, Segments},
+    pipeline::ScheduleKind,
+    work::Work,
 };
 use std::{sync::Arc, time::Duration};
 use train::{
     Config, ModelConfig,
-    config::{BitsChoice, OptimiserKind, PlaceKind, PlacementConfig, Precision, TrainingConfig},
+    config::{
+        ActivationPlaces, BitsChoice, MemoryMode, OptimiserKind, OrderChoice, PlaceKind,
+        PlacementConfig, Precision, TrainingConfig,
+    },
 };
 
 /// The most rows of a batch, as of [`TrainingConfig`].
@@ -121,6 +127,9 @@ pub struct Request {
     pub micro_batches: Option<usize>,
     /// Whether layers are recomputed in backward.
     pub recompute: Option<bool>,
+    /// What each segment does with what it keeps, instead of [`recompute`](Request::recompute) and
+    /// [`activation_places`](Request::activation_places), which hold for all.
+    pub segments: Option<Arc<[SegmentMemory]>>,
     /// How micro-batches pass through stages.
     pub schedule: Option<ScheduleKind>,
     /// What replicas along Data hold in shards.
@@ -147,10 +156,17 @@ pub struct Request {
     /// Whether attention writes its scores to memory, which describes other programs: this library's attention never does. If
     /// layers are not recomputed, attention alone is (selective recomputation).
     pub stored_scores: bool,
+    /// Whether the best plans' segments each get a [choice](crate::memory) of their own of what they keep and where.
+    pub memory: MemoryMode,
     /// Bytes that each rank may allocate, if fewer than the machine's devices have.
     pub memory_limit: Option<usize>,
-    /// Where the optimiser's state is.
-    pub placement: PlacementConfig,
+    /// Where the optimiser's state may be, of which each is tried; if none is named, the device, and if nothing fits there, what
+    /// is beyond it.
+    pub optimiser_places: Vec<PlaceKind>,
+    /// The same for activations between forward and backward.
+    pub activation_places: Vec<PlaceKind>,
+    /// The most KiB of a piece that moves to or from there.
+    pub piece_kib: usize,
     /// Time limit of the simulations.
     pub budget: Duration,
 }
@@ -188,6 +204,7 @@ impl Request {
             order: None,
             micro_batches: None,
             recompute: None,
+            segments: None,
             schedule: None,
             sharding: None,
             keep_gathered: None,
@@ -200,9 +217,63 @@ impl Request {
             hierarchical: None,
             tuned: true,
             stored_scores: false,
+            memory: MemoryMode::Stated,
             memory_limit: None,
-            placement: PlacementConfig::default(),
+            optimiser_places: Vec::new(),
+            activation_places: Vec::new(),
+            piece_kib: PlacementConfig::default().piece_kib,
             budget: Duration::from_secs(12),
+        })
+    }
+
+    /// The request for what a configuration's run does: its model, batch, grid and choices, on as many devices as its grid has.
+    /// With `training.memory = "auto"`, what segments keep is left open.
+    ///
+    /// # Errors
+    /// As [`Request::new`]; [`Error::Train`] for a grid that does not fit, and for names of segments that the model does not have.
+    pub fn of(config: &Config, machine: Machine) -> Result<Request> {
+        let devices = config.grid()?.world_size();
+        let name = "the configured model";
+        let (training, parallel) = (&config.training, &config.parallel);
+        let request = Request::new(machine, devices, name, config.model.clone())?;
+        let memory = config.activation_memory();
+        let is_stated = training.memory == MemoryMode::Stated;
+        let segments = (is_stated && memory.names_segments()).then(|| request.work.memory(&memory));
+        Ok(Request {
+            batch: training.batch,
+            precision: training.precision,
+            optimiser: training.optimiser,
+            allow_pipeline: true,
+            grid: Some(parallel.grid),
+            order: match parallel.order {
+                OrderChoice::Fixed(order) => Some(order),
+                OrderChoice::Auto => None,
+            },
+            micro_batches: Some(training.micro_batches),
+            schedule: Some(parallel.schedule),
+            sharding: Some(parallel.sharding),
+            keep_gathered: Some(parallel.keep_gathered),
+            sequence_parallel: Some(parallel.sequence_parallel),
+            context_attention: Some(parallel.context_attention),
+            gather_wide: parallel.gather_wide,
+            gradient_wire: parallel.gradient_wire,
+            overlap: Some(parallel.overlap.0),
+            hierarchical: Some(parallel.hierarchical),
+            reproducible: training.reproducible,
+            recompute: is_stated.then_some(training.recompute != Segments::None),
+            segments: segments
+                .transpose()
+                .map_err(train::Error::from)?
+                .map(Arc::from),
+            memory: training.memory,
+            memory_limit: config.device.memory_limit,
+            optimiser_places: vec![config.placement.optimiser],
+            activation_places: match config.placement.activations {
+                ActivationPlaces::All(place) if is_stated => vec![place],
+                _ => Vec::new(),
+            },
+            piece_kib: config.placement.piece_kib,
+            ..request
         })
     }
 
@@ -221,6 +292,41 @@ impl Request {
     pub(crate) fn memory_bytes(&self) -> usize {
         let all = self.machine.device.memory_bytes();
         self.memory_limit.map_or(all, |limit| limit.min(all))
+    }
+
+    /// The same request, where activations may be wherever a search over segments may put them: what fits some grid only with
+    /// them there is found.
+    pub(crate) fn with_open_activations(&self) -> Request {
+        let mut open = self.clone();
+        if self.memory == MemoryMode::Auto && self.activation_places.is_empty() {
+            open.activation_places = crate::memory::places(self);
+        }
+        open
+    }
+
+    /// The same request, where what it leaves open may be beyond the device; `None` if it leaves nothing open, or the machine has
+    /// nothing beyond its devices that its description prices. On hosts, their memory is not beyond the device.
+    pub(crate) fn beyond(&self) -> Option<Request> {
+        let place = match self.is_on_hosts() {
+            false => PlaceKind::Host,
+            true => PlaceKind::Files,
+        };
+        let is_priced = !self.is_on_hosts() || self.machine.device.files_gbps.is_some();
+        let optimiser = self.training().optimiser();
+        let moves = optimiser.codes().is_none() && optimiser.factors().is_none();
+        let mut wider = self.clone();
+        let open = [
+            (&mut wider.optimiser_places, moves),
+            (&mut wider.activation_places, self.segments.is_none()),
+        ];
+        let mut is_wider = false;
+        for (places, may_leave) in open {
+            if places.is_empty() && may_leave {
+                *places = vec![PlaceKind::Device, place];
+                is_wider = true;
+            }
+        }
+        (is_wider && is_priced && self.preset == Preset::Ours).then_some(wider)
     }
 
     /// How attention is computed, if layers are recomputed in backward or not.
@@ -284,13 +390,18 @@ impl Request {
                 needed: "1 to as many as there are sequences",
             });
         }
-        let in_files = self.placement.optimiser == PlaceKind::Files;
-        if in_files && self.machine.device.files_gbps.is_none() {
-            return Err(Error::Setting {
-                setting: "placement.optimiser",
-                found: format!("files on {}", self.machine.name),
-                needed: "a machine whose description has device.files_gbps",
-            });
+        for (setting, places) in [
+            ("placement.optimiser", &self.optimiser_places),
+            ("placement.activations", &self.activation_places),
+        ] {
+            let in_files = places.contains(&PlaceKind::Files);
+            if in_files && self.machine.device.files_gbps.is_none() {
+                return Err(Error::Setting {
+                    setting,
+                    found: format!("files on {}", self.machine.name),
+                    needed: "a machine whose description has device.files_gbps",
+                });
+            }
         }
         self.model.check().map_err(Error::Model)
     }

@@ -2,12 +2,15 @@
 //! estimates.
 
 use crate::{
-    Candidate, Error, Outcome, Request, Result, reach,
+    Candidate, Error, Outcome, Request, Result, SegmentChoices,
+    memory::{self, MemoryChoice},
+    reach,
     shortlist::{Estimated, MOST, Shortlist},
     simulate, threads,
 };
 use grid::machine::Machine;
 use hal::lock::{into_inner, lock};
+use parallel::memory::SegmentMemory;
 use std::{
     collections::HashSet,
     sync::{
@@ -17,7 +20,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use train::ModelConfig;
+use train::{ModelConfig, config::MemoryMode};
 
 /// Number of simulations that are made even when the time is up.
 const FEWEST: usize = 12;
@@ -28,6 +31,9 @@ const MARGIN: f64 = 1.15;
 
 /// Number of grids that are simulated however slow they are, because the report shows them.
 pub(crate) const SHOWN: usize = 10;
+
+/// Number of grids whose segments get a choice each, if the request asks for it.
+const MIXED: usize = 4;
 
 /// The answer to a request.
 #[derive(Clone, Debug)]
@@ -42,6 +48,8 @@ pub struct Plan {
     pub num_fitting: usize,
     /// Number of these that were simulated.
     pub num_simulated: usize,
+    /// What was chosen for the segments of the best one, if the request asks for it.
+    pub memory: Option<MemoryChoice>,
     /// Duration of the search.
     pub took: Duration,
 }
@@ -60,7 +68,8 @@ pub fn plan(model: impl Into<ModelConfig>, machine: &Machine, devices: usize) ->
     })
 }
 
-/// Searches for the fastest way to run the model on the machine.
+/// Searches for the fastest way to run the model on the machine. If nothing fits its devices, what the request leaves open may be
+/// beyond them.
 ///
 /// # Cost
 /// The request's budget, plus the end of the simulations then in progress.
@@ -70,6 +79,20 @@ pub fn plan(model: impl Into<ModelConfig>, machine: &Machine, devices: usize) ->
 /// [`Error::Train`] or [`Error::Simulation`] if every simulation fails for another reason.
 pub fn search(request: &Request) -> Result<Plan> {
     request.check()?;
+    let request = &request.with_open_activations();
+    let plan = search_as_asked(request)?;
+    if !plan.best.is_empty() {
+        return segment_by_segment(plan);
+    }
+    let beyond = request.beyond();
+    let wider = beyond.as_ref().map(search_as_asked).transpose()?;
+    match wider.filter(|plan| !plan.best.is_empty()) {
+        Some(plan) => segment_by_segment(plan),
+        None => Err(reach::out_of_reach(beyond.as_ref().unwrap_or(request))),
+    }
+}
+
+fn search_as_asked(request: &Request) -> Result<Plan> {
     let begun = Instant::now();
     let shortlist = Shortlist::new(request);
     if shortlist.num_candidates == 0 {
@@ -78,17 +101,49 @@ pub fn search(request: &Request) -> Result<Plan> {
     let simulated = simulate_all(request, &shortlist.best)?;
     let num_simulated = simulated.len();
     let best = best_of_each_grid(simulated);
-    if best.is_empty() {
-        return Err(reach::out_of_reach(request));
-    }
     Ok(Plan {
         request: request.clone(),
         best,
         num_candidates: shortlist.num_candidates,
         num_fitting: shortlist.num_fitting,
         num_simulated,
+        memory: None,
         took: begun.elapsed(),
     })
+}
+
+// If the request asks for it, the best few grids with a choice for each segment, where that is faster.
+fn segment_by_segment(mut plan: Plan) -> Result<Plan> {
+    let begun = Instant::now();
+    let request = plan.request.clone();
+    if request.memory == MemoryMode::Stated {
+        return Ok(plan);
+    }
+    let mut choices = Vec::new();
+    for outcome in plan.best.iter_mut().take(MIXED) {
+        if !choices.is_empty() && begun.elapsed() > request.budget {
+            break;
+        }
+        let of = |segments: &[SegmentMemory]| Candidate {
+            memory: SegmentChoices::Each(segments.into()),
+            ..outcome.candidate.clone()
+        };
+        let config = |segments: &[SegmentMemory]| of(segments).config(&request);
+        let choice = memory::choose(&request, &config)?;
+        plan.num_simulated += choice.num_simulated;
+        if choice.chosen.step_s < outcome.step_s {
+            *outcome = simulate(&request, &of(&choice.chosen.segments), false)?;
+        }
+        choices.push((outcome.candidate.degrees, choice));
+    }
+    plan.best = best_of_each_grid(plan.best);
+    let best = plan.best.first().map(|best| best.candidate.degrees);
+    let of_best = choices
+        .into_iter()
+        .find(|(degrees, _)| Some(*degrees) == best);
+    plan.memory = of_best.map(|(_, choice)| choice);
+    plan.took += begun.elapsed();
+    Ok(plan)
 }
 
 // Simulates candidates in order, on all cores, until one has been found that fits and either no estimate
@@ -155,7 +210,7 @@ fn is_hopeless(found: &[Outcome], estimate: f64, candidate: &Candidate, shown: u
     estimate > margin * fastest && grids() >= shown
 }
 
-fn is_out_of_memory(error: &Error) -> bool {
+pub(crate) fn is_out_of_memory(error: &Error) -> bool {
     matches!(
         error,
         Error::Train(train::Error::Parallel(hal::Error::OutOfMemory { .. }))

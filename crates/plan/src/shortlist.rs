@@ -134,7 +134,12 @@ fn best(
     }
     let mut bounded: Vec<Estimated> = shapes
         .iter()
-        .map(|shape| (sheets[&shape.micro_batches].step(shape, &ANY), *shape))
+        .map(|shape| {
+            (
+                sheets[&shape.micro_batches].step(shape, &ANY),
+                shape.clone(),
+            )
+        })
         .collect();
     bounded.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     let mut best: Vec<Estimated> = Vec::new();
@@ -144,10 +149,13 @@ fn best(
         }
         let sheet = &sheets[&shape.micro_batches];
         let orders = distances.orders();
-        best.extend(
-            orders
-                .map(|(order, places)| (sheet.step(&shape, places), Candidate { order, ..shape })),
-        );
+        best.extend(orders.map(|(order, places)| {
+            let ordered = Candidate {
+                order,
+                ..shape.clone()
+            };
+            (sheet.step(&shape, places), ordered)
+        }));
         best.sort_by(|(one, _), (other, _)| one.total_cmp(other));
         best.truncate(kept);
     }

@@ -7,7 +7,7 @@ use bootstrap::{
     FailureKind,
     local::{self, Options, StandIns},
 };
-use grid::{Axis, Grid};
+use grid::{Axis, Coordinates, Grid};
 use hal::Capabilities;
 use parallel::{Batch, Context, Counters};
 use std::{ops::Range, sync::Arc};
@@ -29,6 +29,8 @@ const ROUNDS: usize = 2;
 pub struct Outcome {
     /// The simulated candidate.
     pub candidate: Candidate,
+    /// Segments of the model in each part of the pipeline; empty if there is one part.
+    pub depths: Vec<usize>,
     /// Seconds per step.
     pub step_s: f64,
     /// Flop per step by the field's count, divided by its time, in flop/s of the full job.
@@ -83,16 +85,6 @@ impl Outcome {
         bytes.max().unwrap_or(0)
     }
 
-    /// Fraction of the step in which a stage computes, averaged over stages.
-    fn computing(&self) -> f64 {
-        let compute: f64 = self
-            .stages
-            .iter()
-            .map(|stage| stage.breakdown.compute_s())
-            .sum();
-        compute / self.stages.len() as f64 / self.step_s
-    }
-
     /// The stage that computes longest.
     pub fn slowest(&self) -> &Stage {
         let compute = |stage: &&Stage| stage.breakdown.compute_s();
@@ -112,27 +104,90 @@ impl Outcome {
 /// [`Error::Train`] with the numbers if it does not fit the devices' memory, or if the candidate does not fit the
 /// model; [`Error::Simulation`] if a rank panics or hangs.
 pub fn simulate(request: &Request, candidate: &Candidate, traced: bool) -> Result<Outcome> {
-    let mut config = candidate.config(request);
+    let config = candidate.config(request);
+    let costs = costs(request, candidate.memory.recomputes_all());
+    let costs = costs.memory_limit(request.memory_limit);
+    let step = simulate_config(request, config, (StandIn::First, traced), costs)?;
+    Ok(outcome(request, candidate, step))
+}
+
+/// The costs of the request's job, without a limit of memory but the machine's.
+pub(crate) fn costs(request: &Request, recomputes_all: bool) -> Costs {
+    Costs::new(request.machine.clone(), request.devices)
+        .tuned(request.tuned)
+        .attention(request.attention(recomputes_all))
+}
+
+/// A simulated step: the segments of each part of the pipeline, and what each stage saw.
+pub(crate) struct Step {
+    pub(crate) depths: Vec<usize>,
+    pub(crate) stages: Vec<Stage>,
+}
+
+impl Step {
+    /// Its seconds.
+    pub(crate) fn seconds(&self) -> f64 {
+        let latest = |time: fn(&Stage) -> f64| self.stages.iter().map(time).fold(0.0, f64::max);
+        latest(|stage| stage.end_s) - latest(|stage| stage.begin_s)
+    }
+
+    // Fraction of the step in which a stage computes, averaged over stages.
+    fn computing(&self) -> f64 {
+        let compute: f64 = self
+            .stages
+            .iter()
+            .map(|stage| stage.breakdown.compute_s())
+            .sum();
+        compute / self.stages.len() as f64 / self.seconds()
+    }
+}
+
+/// The rank that stands for a stage: the first on all axes, which has the most rows and the largest shards, or the last along X
+/// and Y, whose buffers for sums in the order of their tree may be larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StandIn {
+    First,
+    Last,
+}
+
+impl StandIn {
+    fn coordinates(self, grid: &Grid) -> Coordinates {
+        let first = grid.coordinates(0);
+        match self {
+            StandIn::First => first,
+            StandIn::Last => [Axis::X, Axis::Y].into_iter().fold(first, |at, axis| {
+                at.with(axis, grid.degrees().get(axis) - 1)
+            }),
+        }
+    }
+}
+
+/// Simulates a step of a configuration whose grid has the request's devices.
+///
+/// # Errors
+/// As [`simulate`].
+pub(crate) fn simulate_config(
+    request: &Request,
+    mut config: Config,
+    (stand_in, traced): (StandIn, bool),
+    mut costs: Costs,
+) -> Result<Step> {
     if config.training.reproducible == BitsChoice::Auto {
         settle_bits(&mut config, &capabilities(request), None)?;
     }
-    let mut costs = Costs::new(request.machine.clone(), request.devices)
-        .tuned(request.tuned)
-        .memory_limit(request.memory_limit)
-        .attention(request.attention(candidate.recompute));
-    if request.machine.device.shared_cores.is_some() && candidate.degrees.pipeline > 1 {
+    if request.machine.device.shared_cores.is_some() && config.parallel.grid.pipeline > 1 {
         for _ in 0..ROUNDS {
             let computing =
-                simulate_at(request, (candidate, &config), false, costs.clone())?.computing();
+                simulate_at(request, &config, (stand_in, false), costs.clone())?.computing();
             let busy = costs.placement().per_node as f64 * computing;
             costs = costs.busy(busy);
         }
     }
-    simulate_at(request, (candidate, &config), traced, costs)
+    simulate_at(request, &config, (stand_in, traced), costs)
 }
 
 // Those of the machine's devices; only hosts keep canonical sums at the speed of the others.
-fn capabilities(request: &Request) -> Capabilities {
+pub(crate) fn capabilities(request: &Request) -> Capabilities {
     let like = hal::dry::open();
     Capabilities {
         canonical_sums: request.is_on_hosts(),
@@ -143,14 +198,16 @@ fn capabilities(request: &Request) -> Capabilities {
 
 fn simulate_at(
     request: &Request,
-    (candidate, config): (&Candidate, &Config),
-    traced: bool,
+    config: &Config,
+    (stand_in, traced): (StandIn, bool),
     costs: Costs,
-) -> Result<Outcome> {
+) -> Result<Step> {
     let config = config.clone();
+    let depths = config.parallel.stages.clone().unwrap_or_default();
     let grid = config.grid()?;
     let job = Job {
-        live: live(&grid),
+        live: live(&grid, stand_in),
+        stand_in,
         config,
         grid,
         costs: Arc::new(costs),
@@ -165,12 +222,12 @@ fn simulate_at(
                 _ => Error::Simulation(Box::new(failure)),
             }
         })?;
-    Ok(outcome(request, candidate, stages))
+    Ok(Step { depths, stages })
 }
 
-// The rank of every stage that is first on all other axes.
-fn live(grid: &Grid) -> Vec<usize> {
-    let mut live = grid.group(0, Axis::Pipeline);
+// The rank that stands for each stage.
+fn live(grid: &Grid, stand_in: StandIn) -> Vec<usize> {
+    let mut live = grid.group(grid.rank(&stand_in.coordinates(grid)), Axis::Pipeline);
     live.sort_unstable();
     live
 }
@@ -180,6 +237,7 @@ struct Job {
     grid: Grid,
     costs: Arc<Costs>,
     live: Vec<usize>,
+    stand_in: StandIn,
     on_hosts: bool,
     traced: bool,
 }
@@ -187,7 +245,7 @@ struct Job {
 impl Job {
     fn options(&self, request: &Request) -> Result<Options> {
         let grid = self.grid;
-        let first = grid.coordinates(0);
+        let first = self.stand_in.coordinates(&grid);
         let stands_for = move |rank: usize| {
             let stage = grid.coordinates(rank).get(Axis::Pipeline);
             grid.rank(&first.with(Axis::Pipeline, stage))
@@ -218,11 +276,13 @@ impl Job {
         let _snapshot = self.snapshot(&device, snapshot_bytes)?;
         let copy = device.memory_use().in_use - before;
         let batch = |step| self.batch(&trainer, step);
-        let batches = (0..=WARM_UP)
+        // The last one is only announced, to schedules that go on into the next step.
+        let batches = (0..=WARM_UP + 1)
             .map(batch)
             .collect::<train::Result<Vec<_>>>()?;
-        for batch in &batches[..WARM_UP as usize] {
-            trainer.step(batch)?;
+        let mut steps = batches.iter().zip(&batches[1..]);
+        for (batch, next) in steps.by_ref().take(WARM_UP as usize) {
+            trainer.step_before(batch, Some(next))?;
             recorder.synchronize()?;
         }
         context.reset_counters();
@@ -231,7 +291,9 @@ impl Job {
         }
         let begin_s = recorder.now_s()?;
         recorder.begin()?;
-        trainer.step(&batches[WARM_UP as usize])?;
+        for (batch, next) in steps {
+            trainer.step_before(batch, Some(next))?;
+        }
         // The real run waits here too, because it reads the loss.
         recorder.synchronize()?;
         let end_s = recorder.now_s()?;
@@ -284,20 +346,21 @@ fn without_buffer(mut memory: MemoryUse, bytes: usize) -> MemoryUse {
     memory
 }
 
-fn outcome(request: &Request, candidate: &Candidate, stages: Vec<Stage>) -> Outcome {
-    let latest = |time: fn(&Stage) -> f64| stages.iter().map(time).fold(0.0, f64::max);
-    let step_s = latest(|stage| stage.end_s) - latest(|stage| stage.begin_s);
-    let flops = request.flop(candidate.recompute) / step_s;
+/// The result for a candidate whose step was simulated.
+pub(crate) fn outcome(request: &Request, candidate: &Candidate, step: Step) -> Outcome {
+    let step_s = step.seconds();
+    let flops = request.flop(candidate.memory.recomputes_all()) / step_s;
     let peak = request
         .machine
         .device
         .peak(request.precision.dtype().name())
         * request.devices as f64;
     Outcome {
-        candidate: *candidate,
+        candidate: candidate.clone(),
+        depths: step.depths,
         step_s,
         flops,
         percent_of_peak: 100.0 * flops / peak,
-        stages,
+        stages: step.stages,
     }
 }

@@ -23,7 +23,7 @@ fn candidate(request: &Request, recompute: bool) -> Candidate {
         recompute: Some(recompute),
         ..request.clone()
     };
-    enumerate::candidates(&request)[0]
+    enumerate::candidates(&request)[0].clone()
 }
 
 fn outcome(request: &Request, recompute: bool) -> Outcome {

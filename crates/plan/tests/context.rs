@@ -34,9 +34,13 @@ fn ways(grid: &str, asked: Option<ContextAttention>) -> Vec<String> {
 #[test]
 fn heads_are_exchanged_where_ranks_divide_them() {
     let heads = Some(ContextAttention::Heads);
-    assert_eq!(ways("context=8", None), ["gather", "heads"]);
+    assert_eq!(
+        ways("context=8", None),
+        ["gather", "heads", "ring", "ring:4"]
+    );
     assert_eq!(ways("x=4,context=2", heads), ["heads"]);
-    assert_eq!(ways("x=4,context=4", None), ["gather"]);
+    assert_eq!(ways("x=4,context=4", None), ["gather", "ring", "ring:2"]);
+    assert_eq!(ways("x=8,context=4", None), ["gather", "ring"]);
     assert!(ways("x=4,context=4", heads).is_empty());
     assert_eq!(ways("x=4,data=2", heads), ["heads"]);
 }
@@ -47,7 +51,7 @@ fn heads_that_cannot_be_exchanged_are_refused() {
     let error = search(&request("x=4,context=4", heads)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "context_attention: found heads on x=4,y=1,z=1,context=4,data=1,pipeline=1, needs ranks of context that divide the \
-         heads of a rank of x, and sequences into equal chunks"
+        "context_attention: found heads on x=4,y=1,z=1,context=4,data=1,pipeline=1, needs ranks that exchange heads to divide \
+         those of context and the heads of a rank of x, and equal chunks of sequences"
     );
 }

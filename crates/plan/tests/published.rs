@@ -20,7 +20,7 @@ fn a_weight_is_gathered_twice_and_ahead() {
     assert!(
         candidates
             .iter()
-            .all(|one| one.recompute && one.keep_gathered)
+            .all(|one| one.memory.recomputes_all() && one.keep_gathered)
     );
     let outcome = simulate(&request, &candidates[0], false).unwrap();
     let stage = &outcome.stages[0];

@@ -4,11 +4,14 @@
 use bootstrap::local::{self, Options};
 use fascicle_plan::{Candidate, Request, enumerate, simulate};
 use grid::{Degrees, machine::Machine};
-use parallel::{Context, Counters, GradientWire, Reproducible};
+use parallel::{
+    Context, Counters, GradientWire, Reproducible,
+    memory::{ActivationMemory, Segments},
+};
 use tensor::{Device, MemoryUse};
 use train::{
     Config,
-    config::{OptimiserKind, PlaceKind, PlacementConfig, Precision},
+    config::{OptimiserKind, PlaceKind, Precision},
 };
 
 const STEPS: u64 = 2;
@@ -48,8 +51,9 @@ fn real(config: &Config) -> Vec<(Counters, MemoryUse)> {
             let blank = |range: std::ops::Range<usize>| Ok(config.model.blank_rows(range.len()));
             trainer.batch_of(step, blank)
         };
-        let batches = (0..STEPS).map(batch).collect::<train::Result<Vec<_>>>()?;
-        for batch in &batches {
+        // As in a simulation, which announces a batch behind the last step.
+        let batches = (0..=STEPS).map(batch).collect::<train::Result<Vec<_>>>()?;
+        for batch in &batches[..STEPS as usize] {
             context.reset_counters();
             trainer.step(batch)?;
         }
@@ -119,7 +123,7 @@ fn bytes_and_memory_equal_those_of_the_real_run() {
             let mut seen = Vec::new();
             for candidate in enumerate::candidates(&request) {
                 let kind = (
-                    candidate.recompute,
+                    candidate.memory.recomputes_all(),
                     candidate.sharding,
                     candidate.keep_gathered,
                     candidate.sequence_parallel,
@@ -159,15 +163,11 @@ fn those_of_state_beyond_the_device_equal_them_too() {
             (Precision::Bf16, OptimiserKind::Muon),
         ] {
             for grid in ["x=2", "z=2,data=2", "data=2,pipeline=2"] {
-                let placement = PlacementConfig {
-                    optimiser: kind,
-                    piece_kib: 16,
-                    ..Default::default()
-                };
                 let request = Request {
                     precision,
                     optimiser,
-                    placement,
+                    optimiser_places: vec![kind],
+                    piece_kib: 16,
                     ..request(grid.parse().unwrap(), Reproducible::Run)
                 };
                 compare_shardings(&request);
@@ -177,9 +177,73 @@ fn those_of_state_beyond_the_device_equal_them_too() {
 }
 
 #[test]
+fn those_of_activations_beyond_the_device_equal_them_too() {
+    for kind in [PlaceKind::Host, PlaceKind::Files] {
+        for recompute in [false, true] {
+            for (grid, schedule) in [
+                ("x=2", "1f1b"),
+                ("z=2,data=2", "1f1b"),
+                ("data=2,pipeline=2", "1f1b"),
+                ("pipeline=2", "zb-h1"),
+            ] {
+                let request = Request {
+                    recompute: Some(recompute),
+                    schedule: Some(schedule.parse().unwrap()),
+                    activation_places: vec![kind],
+                    piece_kib: 16,
+                    ..request(grid.parse().unwrap(), Reproducible::Run)
+                };
+                compare_shardings(&request);
+            }
+        }
+    }
+}
+
+#[test]
+fn those_of_segments_that_differ_in_their_memory_equal_them_too() {
+    // Of 10 segments, some stay between those that leave, and recomputed ones are beside both.
+    let some = |names: &[&str]| Segments::named(names).unwrap();
+    let mixed = [
+        (some(&["attention"]), some(&["mlp"]), Segments::None),
+        (
+            some(&["mlp", "3-4"]),
+            some(&["2", "5-6"]),
+            some(&["3-4", "8"]),
+        ),
+        (Segments::None, some(&["1", "6"]), some(&["0"])),
+    ];
+    for (recompute, host, files) in mixed {
+        let memory = ActivationMemory {
+            recompute,
+            host,
+            files,
+            ..ActivationMemory::default()
+        };
+        for (grid, schedule) in [
+            ("x=2", "1f1b"),
+            ("data=2,pipeline=2", "1f1b"),
+            ("pipeline=2", "zb-h1"),
+            ("z=2,pipeline=2", "interleaved:2"),
+        ] {
+            let request = Request {
+                schedule: Some(schedule.parse().unwrap()),
+                piece_kib: 16,
+                ..request(grid.parse().unwrap(), Reproducible::Run)
+            };
+            let segments = request.work.memory(&memory).unwrap();
+            let request = Request {
+                segments: Some(segments.into()),
+                ..request
+            };
+            compare_shardings(&request);
+        }
+    }
+}
+
+#[test]
 fn a_limit_of_memory_is_that_of_the_real_run() {
     let mut request = request("x=2".parse().unwrap(), Reproducible::Run);
-    let candidate = enumerate::candidates(&request)[0];
+    let candidate = enumerate::candidates(&request)[0].clone();
     let need = simulate(&request, &candidate, false).unwrap().stages[0]
         .memory
         .peak;

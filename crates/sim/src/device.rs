@@ -42,6 +42,7 @@ pub fn open_recorded(options: Options) -> Result<(Arc<dyn Device>, Recorder)> {
         records_work: false,
         dtypes: DType::ALL.into(),
         holds_values: false,
+        host_memory: false,
         overlaps_streams: true,
         canonical_sums: true,
         description: options.description,

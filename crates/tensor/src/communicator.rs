@@ -80,6 +80,20 @@ impl Communicator {
         self.run(stream, &mut args, &[Collective::AllReduce { buffer, op }])
     }
 
+    /// Several [`all_reduce`](Communicator::all_reduce) that progress together, each on its own tensor.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Communicator::all_reduce); [`Error::Invalid`] also when two of the tensors overlap.
+    pub fn all_reduces(&self, stream: &Stream, tensors: &[&Tensor], op: ReduceOp) -> Result<()> {
+        let mut args = Arguments::default();
+        let calls = tensors.iter().map(|tensor| {
+            let buffer = args.take(tensor);
+            Collective::AllReduce { buffer, op }
+        });
+        let calls: Vec<Collective> = calls.collect();
+        self.run(stream, &mut args, &calls)
+    }
+
     /// Rank i receives the sum of the i-th parts of all `send`; `counts` holds the parts' sizes in elements.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! A device as one rank drives it: its streams, GEMMs, kernels and memory.
 
 use crate::{
-    MemoryKind, MemoryUse, Stream, StreamKind, memory::Allocator, recording::Notes, trace::Tracer,
+    MemoryKind, MemoryUse, Stream, StreamKind, memory::Allocator, recording::Notes,
+    saved::SavedSegment, trace::Tracer,
 };
 use hal::{DType, DeviceId, Error, Exchange, Result};
 use std::{
@@ -61,6 +62,7 @@ pub(crate) struct Inner {
     pub(crate) memory: Allocator,
     pub(crate) tracer: RefCell<Option<Tracer>>,
     pub(crate) recorded: RefCell<Option<Rc<Notes>>>,
+    pub(crate) saving: RefCell<Option<Rc<SavedSegment>>>,
     pub(crate) allocating: Cell<MemoryKind>,
     pub(crate) gradients: Cell<bool>,
     pub(crate) next_node: Cell<u64>,
@@ -82,6 +84,7 @@ impl Device {
             memory: Allocator::new(hal.clone()),
             tracer: RefCell::new(None),
             recorded: RefCell::new(None),
+            saving: RefCell::new(None),
             allocating: Cell::default(),
             gradients: Cell::new(true),
             next_node: Cell::new(0),
@@ -126,6 +129,21 @@ impl Device {
     /// [`Error::Vendor`] if the device cannot make one.
     pub fn create_stream(&self, kind: StreamKind, name: &str) -> Result<Stream> {
         let queue = self.0.hal.create_stream(kind)?;
+        Ok(Stream::new(queue, name, self.0.key))
+    }
+
+    /// Wraps a vendor's stream that something else has made, such as another framework in this process: work on it runs in that
+    /// framework's order, without a wait of the host.
+    ///
+    /// # Safety
+    /// `handle` is a stream of this device (`CUstream`, `hipStream_t`), in the device's primary context. It lives until the stream
+    /// and all tensors that it has used are dropped.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a vendor without such handles, like the CPU.
+    pub unsafe fn adopt_stream(&self, handle: usize, name: &str) -> Result<Stream> {
+        // SAFETY: the caller's guarantee.
+        let queue = unsafe { self.0.hal.adopt_stream(handle) }?;
         Ok(Stream::new(queue, name, self.0.key))
     }
 

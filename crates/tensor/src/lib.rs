@@ -15,7 +15,7 @@
 //! through the host.
 //!
 //! Read in this order: `device`, `stream`, `memory_use`, `memory`, `storage`, `tensor`, [`ops`], `recording`,
-//! `communicator`, [`autograd`].
+//! `communicator`, [`autograd`], `saved`.
 
 pub mod autograd;
 mod communicator;
@@ -25,6 +25,7 @@ mod memory_use;
 pub mod ops;
 mod overlap;
 mod recording;
+mod saved;
 mod shape;
 mod storage;
 mod stream;
@@ -42,6 +43,7 @@ pub use device::Device;
 pub use hal::{DType, Error, ReduceOp, Result, StreamKind};
 pub use memory_use::{KindUse, MemoryKind, MemoryUse};
 pub use recording::Recording;
+pub use saved::{Beyond, Carried, SavedSegment};
 pub use stream::{Event, Stream};
 pub(crate) use tensor::Arguments;
 pub use tensor::{Scalar, Tensor};

@@ -17,16 +17,19 @@ pub enum MemoryKind {
     Activations,
     /// Gathered weights, blocks of gradients before their reduction, received messages.
     Buffers,
+    /// Keys and values that sequences keep while they are generated.
+    KeysValues,
 }
 
 impl MemoryKind {
     /// All kinds, in the order of [`MemoryUse::by_kind`].
-    pub const ALL: [MemoryKind; 5] = [
+    pub const ALL: [MemoryKind; 6] = [
         MemoryKind::Weights,
         MemoryKind::Gradients,
         MemoryKind::Optimiser,
         MemoryKind::Activations,
         MemoryKind::Buffers,
+        MemoryKind::KeysValues,
     ];
 
     /// Lower-case name.
@@ -37,6 +40,7 @@ impl MemoryKind {
             MemoryKind::Optimiser => "optimiser",
             MemoryKind::Activations => "activations",
             MemoryKind::Buffers => "buffers",
+            MemoryKind::KeysValues => "keys and values",
         }
     }
 }
@@ -63,7 +67,7 @@ pub struct MemoryUse {
     /// Freed, and kept for the next tensor of that size.
     pub cached: usize,
     /// The same by the tensors' purpose, in the order of [`MemoryKind::ALL`].
-    pub by_kind: [KindUse; 5],
+    pub by_kind: [KindUse; 6],
 }
 
 impl MemoryUse {
@@ -73,7 +77,7 @@ impl MemoryUse {
     }
 
     /// The peak's bytes by kind, in the order of [`MemoryKind::ALL`].
-    pub fn at_peak(&self) -> [usize; 5] {
+    pub fn at_peak(&self) -> [usize; 6] {
         self.by_kind.map(|of_kind| of_kind.at_peak)
     }
 
@@ -145,7 +149,7 @@ mod tests {
         usage.leave(Activations, 300);
         usage.enter(Weights, 100);
         usage.reset_peak();
-        assert_eq!((usage.peak, usage.at_peak()), (100, [100, 0, 0, 0, 0]));
+        assert_eq!((usage.peak, usage.at_peak()), (100, [100, 0, 0, 0, 0, 0]));
         assert_eq!(numbers(&usage, Activations), [0, 0, 0]);
     }
 

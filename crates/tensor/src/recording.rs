@@ -162,7 +162,9 @@ impl Notes {
             .take()
             .into_values()
             .filter_map(|made| made.upgrade());
-        self.used.take().into_values().chain(made).collect()
+        let all: Vec<_> = self.used.take().into_values().chain(made).collect();
+        all.iter().for_each(|storage| storage.pin());
+        all
     }
 }
 

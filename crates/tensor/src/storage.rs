@@ -1,17 +1,48 @@
 //! A tensor's memory, and which streams use it.
 
-use crate::{Device, Event, MemoryKind, Stream};
-use hal::{RawBuffer, Result};
-use std::cell::RefCell;
+use crate::{Device, Event, MemoryKind, Stream, saved::SavedSegment};
+use hal::{Error, RawBuffer, Result};
+use std::{
+    any::Any,
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 /// A block of device memory, shared by the tensors that view it.
 #[derive(Debug)]
 pub(crate) struct Storage {
     device: Device,
-    block: RawBuffer,
+    // As many as were asked for; the block may be larger.
+    bytes: usize,
+    // No memory while the elements are away.
+    block: Cell<RawBuffer>,
+    away: RefCell<Option<Rc<SavedSegment>>>,
+    // Whether recorded work knows the block's address.
+    is_pinned: Cell<bool>,
     kind: MemoryKind,
+    owner: RefCell<Owner>,
     uses: RefCell<Vec<Use>>,
 }
+
+/// The owner of a storage's block.
+#[derive(Debug)]
+pub(crate) enum Owner {
+    /// The device's allocator.
+    Allocator,
+    /// Something that frees the memory when it is dropped.
+    Foreign(Box<dyn Any>),
+    /// A caller of [`Tensor::lend`](crate::Tensor::lend), to whom the memory returns.
+    Lender,
+    /// One who lent it to be read only.
+    Reader,
+    /// Somebody who keeps it until all work queued on it has run, and does not want to be waited for.
+    Elsewhere,
+    /// Nobody here: the memory has gone back.
+    Gone,
+}
+
+/// The block of a storage whose elements are away.
+const NO_BLOCK: RawBuffer = RawBuffer { addr: 0, bytes: 0 };
 
 /// The last use of a block by one stream.
 #[derive(Debug)]
@@ -25,25 +56,66 @@ struct Use {
 
 impl Storage {
     pub(crate) fn new(device: &Device, bytes: usize) -> Result<Storage> {
-        let (compute, kind) = (device.compute(), device.0.allocating.get());
-        let (block, reused) = device.0.memory.take(bytes, kind, &compute)?;
-        // A reused block counts as written by the compute stream, so that another stream cannot overtake its
-        // earlier users.
-        let uses = if reused {
-            vec![Use {
-                stream: compute,
-                event: None,
-                wrote: true,
-            }]
-        } else {
-            Vec::new()
-        };
+        let kind = device.0.allocating.get();
+        let (block, uses) = allocate(device, bytes, kind)?;
         Ok(Storage {
             device: device.clone(),
-            block,
+            bytes,
+            block: Cell::new(block),
+            away: RefCell::default(),
+            is_pinned: Cell::new(false),
             kind,
+            owner: RefCell::new(Owner::Allocator),
             uses: RefCell::new(uses),
         })
+    }
+
+    /// Memory that an owner keeps, or that a caller lends until [`end_loan`](Storage::end_loan). It never leaves, and
+    /// counts as no memory of the device's.
+    ///
+    /// # Safety
+    /// The device has [`host_memory`](hal::Capabilities::host_memory), or `block` is its own memory. The block is live, and nothing
+    /// else accesses it, until the owner is dropped or the loan has ended.
+    pub(crate) unsafe fn foreign(device: &Device, block: RawBuffer, owner: Owner) -> Storage {
+        Storage {
+            device: device.clone(),
+            bytes: block.bytes,
+            block: Cell::new(block),
+            away: RefCell::default(),
+            is_pinned: Cell::new(true),
+            kind: MemoryKind::default(),
+            owner: RefCell::new(owner),
+            uses: RefCell::default(),
+        }
+    }
+
+    /// Waits for all uses and takes the memory from the tensors that still view it: using one is an error from now on.
+    ///
+    /// Returns the owner, if there is one, and the failure of a stream, if any. Even then the memory is unused on a device with
+    /// [`host_memory`](hal::Capabilities::host_memory).
+    pub(crate) fn end_loan(&self) -> (Option<Box<dyn Any>>, Result<()>) {
+        let outcome = self.wait_for_uses();
+        self.block.set(NO_BLOCK);
+        let owner = match self.owner.replace(Owner::Gone) {
+            Owner::Foreign(owner) => Some(owner),
+            _ => None,
+        };
+        (owner, outcome)
+    }
+
+    /// Whether the memory's owner is of this type.
+    pub(crate) fn is_owned_by<T: Any>(&self) -> bool {
+        matches!(&*self.owner.borrow(), Owner::Foreign(owner) if owner.is::<T>())
+    }
+
+    // Waits, on the host, until no stream uses the memory. It waits for all of them, even if the first has failed.
+    fn wait_for_uses(&self) -> Result<()> {
+        let uses = std::mem::take(&mut *self.uses.borrow_mut());
+        let waits = uses.iter().map(|earlier| match &earlier.event {
+            Some(event) => event.synchronize(),
+            None => earlier.stream.synchronize(),
+        });
+        waits.fold(Ok(()), Result::and)
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -51,7 +123,75 @@ impl Storage {
     }
 
     pub(crate) fn block(&self) -> RawBuffer {
-        self.block
+        self.block.get()
+    }
+
+    /// Bytes of the elements.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The purpose of the memory.
+    pub(crate) fn kind(&self) -> MemoryKind {
+        self.kind
+    }
+
+    /// With what the elements are away, if they are.
+    pub(crate) fn away(&self) -> Option<Rc<SavedSegment>> {
+        self.away.borrow().clone()
+    }
+
+    /// Keeps the elements where they are for ever.
+    pub(crate) fn pin(&self) {
+        self.is_pinned.set(true);
+    }
+
+    /// Whether the block is there as long as the storage.
+    pub(crate) fn is_kept(&self) -> bool {
+        matches!(&*self.owner.borrow(), Owner::Allocator | Owner::Foreign(_))
+    }
+
+    /// Whether the elements may leave.
+    pub(crate) fn may_leave(&self) -> bool {
+        !self.is_pinned.get() && self.away.borrow().is_none()
+    }
+
+    /// Frees the block, whose elements are now with `saved`.
+    pub(crate) fn leave(&self, saved: &Rc<SavedSegment>) {
+        self.free();
+        *self.away.borrow_mut() = Some(saved.clone());
+    }
+
+    /// Takes a block for elements that come back.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] while work is recorded; otherwise as [`new`](Storage::new).
+    pub(crate) fn come_back(&self) -> Result<()> {
+        self.device.not_recorded("a saved tensor")?;
+        let (block, uses) = allocate(&self.device, self.bytes, self.kind)?;
+        self.block.set(block);
+        *self.uses.borrow_mut() = uses;
+        *self.away.borrow_mut() = None;
+        Ok(())
+    }
+
+    // Gives the block back, for reuse after all its uses.
+    fn free(&self) {
+        let block = self.block.replace(NO_BLOCK);
+        let mut events = Vec::new();
+        for earlier in self.uses.borrow_mut().drain(..) {
+            // Uses of the main stream need no event, because the block is next used on that stream or after it.
+            match earlier.event {
+                Some(event) => events.push(event),
+                None if earlier.stream.is_main() => {}
+                None => match earlier.stream.record() {
+                    Ok(event) => events.push(event),
+                    // The end of the use can no longer be known, so the block stays in use forever.
+                    Err(_) => return,
+                },
+            }
+        }
+        self.device.0.memory.give_back(block, self.kind, events);
     }
 
     /// Whether a stream other than this one uses the memory.
@@ -66,7 +206,28 @@ impl Storage {
     /// readers.
     ///
     /// The uses stay recorded, even if one of the waits is refused.
+    ///
+    /// # Errors
+    /// Those of the waits; why the elements are not back, if they are away.
     pub(crate) fn order_after(&self, stream: &Stream, write: bool) -> Result<()> {
+        if let Some(saved) = &*self.away.borrow() {
+            return Err(saved.failure());
+        }
+        match &*self.owner.borrow() {
+            Owner::Gone => {
+                let found = format!("{} bytes whose owner has them back", self.bytes);
+                return Err(Error::invalid("a tensor", found, "one that has memory"));
+            }
+            Owner::Reader if write => {
+                let found = format!("a write to {} bytes that were lent to be read", self.bytes);
+                return Err(Error::invalid(
+                    "a tensor",
+                    found,
+                    "memory that may be written",
+                ));
+            }
+            _ => {}
+        }
         let mut uses = self.uses.borrow_mut();
         for earlier in uses
             .iter_mut()
@@ -125,22 +286,31 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        let mut events = Vec::new();
-        for earlier in self.uses.get_mut().drain(..) {
-            // Uses of the main stream need no event, because the block is next used on that stream or after it.
-            match earlier.event {
-                Some(event) => events.push(event),
-                None if earlier.stream.is_main() => {}
-                None => match earlier.stream.record() {
-                    Ok(event) => events.push(event),
-                    // The end of the use can no longer be known, so the block stays in use forever.
-                    Err(_) => return,
-                },
-            }
+        if let Owner::Elsewhere = self.owner.get_mut() {
+            return;
         }
-        self.device
-            .0
-            .memory
-            .give_back(self.block, self.kind, events);
+        if !matches!(self.owner.get_mut(), Owner::Allocator) {
+            let (owner, outcome) = self.end_loan();
+            // Only on a device of another memory can work that failed still touch it: it is kept for ever.
+            if outcome.is_err() && !self.device.capabilities().host_memory {
+                std::mem::forget(owner);
+            }
+            return;
+        }
+        if self.away.get_mut().is_none() {
+            self.free();
+        }
     }
+}
+
+// A reused block counts as written by the compute stream, so that another stream cannot overtake its earlier users.
+fn allocate(device: &Device, bytes: usize, kind: MemoryKind) -> Result<(RawBuffer, Vec<Use>)> {
+    let compute = device.compute();
+    let (block, reused) = device.0.memory.take(bytes, kind, &compute)?;
+    let written = Use {
+        stream: compute,
+        event: None,
+        wrote: true,
+    };
+    Ok((block, reused.then_some(written).into_iter().collect()))
 }

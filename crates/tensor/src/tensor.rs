@@ -1,6 +1,7 @@
 //! Tensors: a shape and an element type over a piece of device memory.
 
 mod arguments;
+mod foreign;
 
 pub(crate) use arguments::Arguments;
 
@@ -38,6 +39,9 @@ impl Tensor {
         let storage = Rc::new(Storage::new(device, bytes)?);
         if let Some(notes) = &*device.0.recorded.borrow() {
             notes.make(&storage);
+        }
+        if let Some(saved) = &*device.0.saving.borrow() {
+            saved.note(&storage);
         }
         Ok(Tensor {
             storage,
@@ -231,6 +235,17 @@ impl Tensor {
         self.storage.record_uses()
     }
 
+    /// Waits, on the host, until all work that is queued on the elements has run.
+    ///
+    /// # Errors
+    /// The failure of a stream that uses the tensor; [`Error::Invalid`] within recorded work.
+    pub fn synchronize(&self) -> Result<()> {
+        self.device().not_recorded("synchronize")?;
+        let compute = self.device().compute();
+        self.storage.order_after(&compute, true)?;
+        compute.synchronize()
+    }
+
     fn takes(&self, operation: &str, found: usize) -> Result<()> {
         let needed = self.bytes();
         match found == needed {
@@ -377,18 +392,35 @@ impl Tensor {
 
     /// Whether the two share an element.
     pub fn overlaps(&self, other: &Tensor) -> bool {
-        Rc::ptr_eq(&self.storage, &other.storage) && self.raw().overlaps(&other.raw())
+        Rc::ptr_eq(&self.storage, &other.storage) && self.slice(0).overlaps(&other.slice(0))
     }
 
     pub(crate) fn storage(&self) -> &Rc<Storage> {
         &self.storage
     }
 
+    /// `count` bytes of a storage, from `start` on.
+    pub(crate) fn of_bytes(storage: &Rc<Storage>, start: usize, count: usize) -> Tensor {
+        Tensor {
+            storage: storage.clone(),
+            offset: start,
+            shape: vec![count],
+            dtype: DType::U8,
+        }
+    }
+
     // Private to this module, because operations obtain addresses from `Arguments`.
+    // Elements that are away come back. If they cannot, the address is none, and the storage refuses to be used.
     fn raw(&self) -> RawSlice {
-        let addr = self.storage.block().addr + (self.offset * self.dtype.bytes()) as u64;
+        if let Some(saved) = self.storage.away() {
+            saved.bring_back_at_last();
+        }
+        self.slice(self.storage.block().addr)
+    }
+
+    fn slice(&self, start: u64) -> RawSlice {
         RawSlice {
-            addr,
+            addr: start + (self.offset * self.dtype.bytes()) as u64,
             len: self.num_elements(),
             dtype: self.dtype,
         }

@@ -58,7 +58,7 @@ fn a_cached_block_takes_the_kind_of_its_next_use() -> Result<()> {
     // The activation reached the peak first; a reset measures again.
     assert_eq!(usage.of(MemoryKind::Activations).at_peak, 64 * KIB);
     device.reset_peak_memory();
-    assert_eq!(device.memory_use().at_peak(), [64 * KIB, 0, 0, 0, 0]);
+    assert_eq!(device.memory_use().at_peak(), [64 * KIB, 0, 0, 0, 0, 0]);
     drop(weights);
     Ok(())
 }

@@ -131,6 +131,7 @@ fn heads_that_wrap_are_refused() {
         v: none.clone(),
         out: none.clone(),
         log_sum_exp: none.clone(),
+        documents: None,
     };
     let empty = AttentionShape::causal(HALF, 0, [1, 1, 1]);
     let wrapping = |queries: usize, keys: usize| AttentionShape {
@@ -139,14 +140,14 @@ fn heads_that_wrap_are_refused() {
         ..empty
     };
     for shape in [wrapping(HALF, HALF), wrapping(HALF, 1), wrapping(0, HALF)] {
-        refusal(ops::attention(shape, &none, &none, &none));
+        refusal(ops::attention(shape, &none, &none, &none, None));
         refusal(ops::attention_backward(shape, &saved, &none));
     }
     let no_key = AttentionShape {
         sequences: 0,
         ..wrapping(1, 0)
     };
-    let error = refusal(ops::attention(no_key, &none, &none, &none));
+    let error = refusal(ops::attention(no_key, &none, &none, &none, None));
     assert_eq!(
         error,
         "attention: 1 queries per sequence, and no key, needs at least one key"
@@ -169,16 +170,16 @@ fn dropped_weights_lie_within_their_sequence() {
             first_head: 0,
             global_heads: 1,
             sequence,
-            first_key,
         };
         let shape = AttentionShape {
             queries: 2,
             keys: 3,
             first_query,
+            first_key,
             dropout: Some(dropout),
             ..AttentionShape::causal(1, 0, [1, 1, 1])
         };
-        ops::attention(shape, &q, &k, &k)
+        ops::attention(shape, &q, &k, &k, None)
     };
     attend(1, 5, 8).unwrap();
     attend(7, 0, 9).unwrap();
@@ -191,6 +192,19 @@ fn dropped_weights_lie_within_their_sequence() {
         (0, 0, HALF),
     ] {
         refusal(attend(first_query, first_key, sequence));
+    }
+}
+
+#[test]
+fn documents_are_one_place_for_each_query() {
+    let device = device();
+    let x = Tensor::zeros(&device, DType::F32, &[6, 1]).unwrap();
+    let shape = AttentionShape::causal(2, 3, [1, 1, 1]);
+    let attend = |starts: &Tensor| ops::attention(shape, &x, &x, &x, Some(starts));
+    attend(&Tensor::zeros(&device, DType::U32, &[2, 3]).unwrap()).unwrap();
+    for (dtype, count) in [(DType::U32, 5), (DType::U32, 7), (DType::I32, 6)] {
+        let error = refusal(attend(&Tensor::zeros(&device, dtype, &[count]).unwrap()));
+        assert!(error.contains("needs 6 elements of u32"), "{error}");
     }
 }
 

@@ -4,7 +4,10 @@ use crate::{Difference, Error, Observed, Outcome, TrainingError, difference};
 use bootstrap::local::{self, Options as Ranks};
 use grid::{AxisOrder, Degrees, Grid, factorisations};
 use nn::Builder;
-use parallel::{Context, Model, Reproducible, Settings, data::Sharding, pipeline::ScheduleKind};
+use parallel::{
+    Context, Model, Reproducible, Settings, data::Sharding, memory::ActivationMemory,
+    pipeline::ScheduleKind,
+};
 use std::{fmt, sync::Arc, time::Duration};
 use tensor::Device;
 use train::{Trainer, batches::Batches, config::Precision, optimiser::AdamW, trainer::Options};
@@ -24,8 +27,8 @@ pub struct Check {
     pub tolerance: f64,
     /// How micro-batches pass through stages.
     pub schedule: ScheduleKind,
-    /// Whether activations are recomputed in backward.
-    pub recompute: bool,
+    /// What segments keep between forward and backward, and where.
+    pub memory: ActivationMemory,
     /// What replicas hold in shards.
     pub sharding: Sharding,
     /// Whether ranks of X hold runs of the vectors between layers.
@@ -45,7 +48,7 @@ impl Default for Check {
             ranks: 8,
             tolerance: 1e-9,
             schedule: ScheduleKind::default(),
-            recompute: false,
+            memory: ActivationMemory::default(),
             sharding: Sharding::None,
             sequence_parallel: false,
             reproducible: Reproducible::Run,
@@ -173,7 +176,7 @@ where
                 micro_batches: check.micro_batches,
                 precision: Precision::F64,
                 schedule: check.schedule,
-                recompute: check.recompute,
+                memory: check.memory.clone(),
                 sharding: check.sharding,
                 clip_norm: 1.0,
                 ..Options::default()

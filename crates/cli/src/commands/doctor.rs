@@ -1,9 +1,22 @@
 //! `fascicle doctor`: what this build supports and what this machine offers.
 
-use crate::{failure::Outcome, launcher, machine, numbers::counted, output};
+mod judge;
+mod measure;
+mod report;
+
+use crate::{
+    device,
+    failure::{Failure, Outcome},
+    launcher, machine,
+    numbers::counted,
+    output,
+    ranks::Team,
+};
 use bootstrap::Processes;
 use clap::Args;
+use grid::machine::Machine;
 use hal::{Driver, VendorId, environment, error::Bytes};
+use judge::Nodes;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -13,6 +26,20 @@ pub(crate) struct Doctor {
     /// Print instead every environment variable that Fascicle reads, with its current value and its meaning
     #[arg(long, conflicts_with = "json")]
     environment: bool,
+    /// Measure instead the devices of the ranks that were started and the links between their nodes, and name those that are slow
+    #[arg(long, conflicts_with = "environment")]
+    nodes: bool,
+    /// Machine with which --nodes compares too: a name or a description file
+    #[arg(long, value_name = "NAME|FILE", requires = "nodes")]
+    machine: Option<String>,
+    /// Fraction of the median, and of the machine's number, below which --nodes calls something slow
+    #[arg(
+        long,
+        value_name = "FRACTION",
+        default_value_t = 0.8,
+        requires = "nodes"
+    )]
+    within: f64,
     /// Print the findings as JSON
     #[arg(long)]
     json: bool,
@@ -53,10 +80,49 @@ impl Doctor {
         if let Some(processes) = processes.filter(|_| bootstrap::detect().processes.is_some()) {
             launcher::join(processes)?;
         }
+        if self.nodes {
+            return self.screen(drivers);
+        }
         let findings = Findings::look(drivers, processes);
         match self.json {
             true => output::json(&findings),
             false => output::result(&findings.text()),
+        }
+    }
+}
+
+impl Doctor {
+    /// Whether it runs ranks, as other commands do.
+    pub(crate) fn measures(&self) -> bool {
+        self.nodes
+    }
+
+    fn screen(&self, drivers: &[Driver]) -> Outcome {
+        if !(self.within > 0.0 && self.within <= 1.0) {
+            let found = self.within;
+            return Err(Failure::Usage(format!(
+                "--within: found {found}, needs above 0 and at most 1"
+            )));
+        }
+        let named = self.machine.as_deref().map(Machine::find);
+        let machine = named.transpose().map_err(Failure::usage)?;
+        let driver = device::preferred(drivers)?;
+        let ranks = launcher::num_ranks().unwrap_or(1);
+        let team = Team::new(ranks, launcher::threads_each(ranks));
+        let seen = team.run(driver, measure::all)?.swap_remove(0);
+        let nodes = Nodes::new(seen, driver.vendor, machine.as_ref(), self.within);
+        match self.json {
+            true => output::json(&nodes)?,
+            false => output::result(&nodes.text(driver.vendor))?,
+        }
+        match nodes.slow.as_slice() {
+            [] => Ok(()),
+            slow => Err(Failure::Run(format!(
+                "doctor: {} below {} of the median or of the machine's number, the first: {}",
+                counted(slow.len(), "measurement"),
+                self.within,
+                slow[0]
+            ))),
         }
     }
 }

@@ -1,4 +1,7 @@
-//! `fascicle generate`: text from a checkpoint.
+//! `fascicle generate`: text from a checkpoint, as it comes.
+
+mod printer;
+mod prompts;
 
 use super::checkpoint;
 use crate::{
@@ -11,16 +14,15 @@ use crate::{
 };
 use clap::Args;
 use grid::{Degrees, Grid};
+use printer::{Printer, Written};
+use prompts::Prompts;
 use serde::Serialize;
-use std::{path::PathBuf, time::Instant};
+use std::{path::PathBuf, sync::atomic::Ordering, time::Instant};
 use train::{
     Config,
     data::Tokenizer,
-    generate::{Request, described, generate},
+    generate::{Generator, GeneratorOptions, Request, Sampling, Speed, described, load, text},
 };
-
-/// The most tokens of a text: each runs the full window through the model.
-const MOST_TOKENS: usize = 1 << 20;
 
 /// Arguments of `fascicle generate`.
 #[derive(Args, Debug)]
@@ -28,9 +30,13 @@ pub(crate) struct Generate {
     /// A checkpoint, or a run directory, whose newest checkpoint is used
     #[arg(long, value_name = "DIR")]
     checkpoint: PathBuf,
-    /// Text to continue; defaults to the beginning of a line
+    /// Text to continue; may be repeated, and the texts are then continued together. Without a prompt, stdin is continued, or
+    /// the beginning of a line if stdin is empty or a terminal
     #[arg(long, value_name = "TEXT")]
-    prompt: Option<String>,
+    prompt: Vec<String>,
+    /// A file with a text to continue; may be repeated
+    #[arg(long, value_name = "FILE")]
+    prompt_file: Vec<PathBuf>,
     /// Number of tokens to generate
     #[arg(long, value_name = "N", default_value_t = 256)]
     tokens: usize,
@@ -46,9 +52,42 @@ pub(crate) struct Generate {
     /// Consider only the K most likely tokens; 0 considers all
     #[arg(long, value_name = "K", default_value_t = 40)]
     top_k: usize,
-    /// Seed of the random draws
+    /// Consider only the most likely tokens whose probabilities reach P in sum; 1 considers all
+    #[arg(
+        long,
+        value_name = "P",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
+    top_p: f64,
+    /// Consider only tokens at least P times as likely as the most likely one; 0 considers all
+    #[arg(
+        long,
+        value_name = "P",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    min_p: f64,
+    /// Make tokens that the text has already less likely: positive logits are divided by R, negative ones multiplied
+    #[arg(
+        long,
+        value_name = "R",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
+    repetition_penalty: f64,
+    /// End the text before this string; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
+    /// A token that ends the text; defaults to the tokenizer's end of text, if it has one
+    #[arg(long, value_name = "ID")]
+    end: Option<u32>,
+    /// Seed of the random draws, for each text
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// With each token, its log-probability and those of the N most likely tokens
+    #[arg(long, value_name = "N", requires = "json")]
+    logprobs: Option<usize>,
     /// Ranks along each axis; defaults to one rank
     #[arg(long, value_name = "AXIS=N,...")]
     grid: Option<Degrees>,
@@ -58,88 +97,95 @@ pub(crate) struct Generate {
     /// Threads per rank; by default the ranks share the cores evenly
     #[arg(long, value_name = "N", value_parser = count::<MOST_THREADS>)]
     threads: Option<usize>,
-    /// Print prompt, text and time as JSON
+    /// Print prompts, texts and times as JSON, at the end
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Serialize)]
-struct Written {
+struct Ended {
     checkpoint: PathBuf,
     step: u64,
-    prompt: String,
-    text: String,
-    tokens: usize,
+    texts: Vec<Written>,
+    /// From the start of the ranks to the last token.
     seconds: f64,
+    prefill_tokens: usize,
+    prefill_tokens_per_second: f64,
+    decode_tokens: usize,
+    decode_tokens_per_second: f64,
 }
 
 impl Generate {
-    /// Writes the text to stdout.
+    /// Writes the texts to stdout.
     pub(crate) fn run(&self, registry: &Registry) -> Outcome {
         let driver = device::preferred(&registry.drivers)?;
         let reader = checkpoint::open(&self.checkpoint)?;
         let path = reader.path().to_owned();
         let (mut config, tokenizer) =
             described(&reader, &registry.families).map_err(Failure::run)?;
-        let request = self.request(&tokenizer)?;
+        let request = self.request(&tokenizer);
+        let vocabulary = text(&config).map_err(Failure::run)?.vocabulary;
+        let prompts = Prompts::read(&self.prompt, &self.prompt_file, &tokenizer)?;
+        prompts.check(&request, vocabulary, &tokenizer)?;
         let team = self.team(&mut config)?;
         let begun = Instant::now();
-        let (asked, opened) = (request.clone(), path.clone());
-        let texts = team.run(driver, move |world, device| {
+        let (opened, json) = (path.clone(), self.json);
+        let closed = prompts.pipe_closed();
+        let ends = team.run(driver, move |world, device| {
             let reader = train::checkpoint::Reader::open(&opened)?;
             train::trainer::verify(world, &reader)?;
-            generate(world, device, &config, &tokenizer, &reader, &asked)
+            let pipeline = load(world, device, &config, &reader)?;
+            let text = text(&config)?;
+            let prompts = prompts.shared(world)?;
+            let options = GeneratorOptions::default();
+            let mut generator = Generator::new(&pipeline, text, &tokenizer, options)?;
+            for prompt in prompts.texts() {
+                generator.add(Request {
+                    prompt: tokenizer.encode(prompt)?,
+                    ..request.clone()
+                })?;
+            }
+            let streams = !json && world.rank() == 0;
+            let mut printer = Printer::new(prompts, &tokenizer, streams)?;
+            generator.run(|token| printer.add(token))?;
+            Ok((printer.into_written(), generator.speed()))
         });
-        let text = texts?.swap_remove(0);
-        let seconds = begun.elapsed().as_secs_f64();
-        let Request { prompt, tokens, .. } = request;
-        match self.json {
-            true => output::json(&Written {
-                checkpoint: path,
-                step: reader.step(),
-                prompt,
-                text,
-                tokens,
-                seconds,
-            }),
-            false => output::written(&text),
+        let (texts, speed) = match closed.load(Ordering::Relaxed) {
+            true => return Err(Failure::PipeClosed),
+            false => ends?.swap_remove(0),
+        };
+        if !self.json {
+            output::note(&told(&speed));
+            return Ok(());
         }
+        output::json(&Ended {
+            checkpoint: path,
+            step: reader.step(),
+            texts,
+            seconds: begun.elapsed().as_secs_f64(),
+            prefill_tokens: speed.prefill_tokens,
+            prefill_tokens_per_second: speed.prefill_per_second(),
+            decode_tokens: speed.decode_tokens,
+            decode_tokens_per_second: speed.decode_per_second(),
+        })
     }
 
-    fn request(&self, tokenizer: &Tokenizer) -> Outcome<Request> {
-        let &Generate {
-            tokens,
-            temperature,
-            top_k,
-            seed,
-            ..
-        } = self;
-        if tokens > MOST_TOKENS {
-            return Err(Failure::usage(format!(
-                "--tokens: found {tokens}, needs at most {MOST_TOKENS}"
-            )));
-        }
-        if !(temperature.is_finite() && temperature >= 0.0) {
-            return Err(Failure::usage(format!(
-                "--temperature: found {temperature}, needs a number of at least 0"
-            )));
-        }
-        let prompt = self
-            .prompt
-            .clone()
-            .unwrap_or_else(|| super::train::prompt(tokenizer));
-        let known = tokenizer
-            .encode(&prompt)
-            .map_err(|error| Failure::usage(format!("--prompt: {error}")))?;
-        match known.is_empty() {
-            true => Err(Failure::usage("--prompt: found no token, needs at least 1")),
-            false => Ok(Request {
-                prompt,
-                tokens,
-                temperature,
-                top_k,
-                seed,
-            }),
+    // Of each text, without its prompt.
+    fn request(&self, tokenizer: &Tokenizer) -> Request {
+        Request {
+            prompt: Vec::new(),
+            tokens: self.tokens,
+            sampling: Sampling {
+                temperature: self.temperature,
+                top_k: self.top_k,
+                top_p: self.top_p,
+                min_p: self.min_p,
+                repetition_penalty: self.repetition_penalty,
+                seed: self.seed,
+            },
+            stop: self.stop.clone(),
+            end: self.end.or_else(|| tokenizer.document_end()),
+            log_probabilities: self.logprobs,
         }
     }
 
@@ -160,7 +206,7 @@ impl Generate {
             .map_err(train::Error::from)?;
         Grid::for_ranks(degrees, config.parallel.order.or_default(), ranks)
             .map_err(train::Error::from)?;
-        // A batch of one sequence makes no demand on the grid: all ranks along Z and Data hold it.
+        // Sequences make no demand on the grid: all ranks along Z, Data and Context hold them.
         config
             .model
             .demands()
@@ -169,10 +215,20 @@ impl Generate {
         config.parallel.grid = degrees;
         // The machine of the training run may not be this one.
         config.parallel.machine = None;
-        // The matmuls of one sequence are not those that training has timed.
+        // The matmuls of few tokens are not those that training has timed.
         config.device.matmul_choices = None;
         let threads = || launcher::threads_each(ranks);
         let team = Team::new(ranks, self.threads.unwrap_or_else(threads));
         Ok(team.with_device(config.device_settings()))
     }
+}
+
+fn told(speed: &Speed) -> String {
+    format!(
+        "prefill {} tokens, {:.1} tokens/s; decode {} tokens, {:.1} tokens/s",
+        speed.prefill_tokens,
+        speed.prefill_per_second(),
+        speed.decode_tokens,
+        speed.decode_per_second()
+    )
 }

@@ -8,6 +8,7 @@ mod doctor;
 mod generate;
 mod plan;
 mod replay;
+mod supervise;
 mod train;
 
 use crate::Registry;
@@ -36,6 +37,12 @@ pub(crate) enum Command {
     /// What the others sent, and the rows, come from the file. Exits with status 1 at the first call in which the rank sends
     /// other bits than it did, or makes another call.
     Replay(replay::Replay),
+    /// Restart a run when its command fails, on the hosts that are left
+    ///
+    /// A command after `--` that trains, such as `mpirun --host {hosts} -n {ranks} fascicle train c.toml --out run --auto-resume`.
+    /// Each start resumes from the newest checkpoint, on as many ranks as the answering hosts have room for and the model
+    /// allows. The exit status is 0 once the run is complete, 3 if it was asked to stop, and 1 if it cannot continue.
+    Supervise(supervise::Supervise),
     /// List the keys of a configuration, check configuration files, or print a complete one
     #[command(subcommand)]
     Config(config::Configuration),
@@ -57,6 +64,9 @@ impl Command {
             Command::Diff(diff) => launcher::refuse_many("diff").and_then(|()| diff.run()),
             Command::Replay(replay) => {
                 launcher::refuse_many("replay").and_then(|()| replay.run(registry))
+            }
+            Command::Supervise(supervise) => {
+                launcher::refuse_many("supervise").and_then(|()| supervise.run(registry))
             }
             Command::Config(config) => {
                 launcher::refuse_many("config").and_then(|()| config.run(families))

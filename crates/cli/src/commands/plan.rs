@@ -15,7 +15,9 @@ use plan::{
 };
 use std::{path::PathBuf, time::Duration};
 use train::Families;
-use train::config::{BitsChoice, OptimiserKind, Precision, overlap_from_names};
+use train::config::{
+    BitsChoice, MemoryMode, OptimiserKind, PlaceKind, Precision, overlap_from_names,
+};
 
 /// The longest time for simulations.
 const MOST_SECONDS: f64 = 86400.0;
@@ -77,7 +79,7 @@ pub(crate) struct Plan {
     /// Whether to recompute layers in backward; by default both are tried
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
     recompute: Option<bool>,
-    /// Consider only this schedule: gpipe, 1f1b, interleaved:CHUNKS, zb-h1, zb-v, message-driven
+    /// Consider only this schedule: gpipe, 1f1b, interleaved:CHUNKS, zb-h1, zb-v, pipedream-2bw, message-driven
     #[arg(long)]
     schedule: Option<ScheduleKind>,
     /// What replicas along Data hold in shards; by default all are tried
@@ -92,6 +94,19 @@ pub(crate) struct Plan {
     /// How attention meets the keys and values of other ranks along Context; by default both are tried
     #[arg(long, value_name = "gather|heads")]
     context_attention: Option<ContextAttention>,
+    /// Where the optimiser's state may be, of which each is tried; by default the device, and if nothing fits there, also the host
+    #[arg(long, value_name = "device|host|files,...", value_delimiter = ',', value_parser = place)]
+    optimiser_place: Vec<PlaceKind>,
+    /// Where activations may be between forward and backward; by default as for the optimiser's state
+    #[arg(long, value_name = "device|host|files,...", value_delimiter = ',', value_parser = place)]
+    activation_place: Vec<PlaceKind>,
+    /// What segments keep and where: the same for all (stated), or, on the best grids, what is fastest for each segment within the
+    /// memory (auto)
+    #[arg(long, value_name = "stated|auto", default_value = "stated", value_parser = memory_mode)]
+    memory: MemoryMode,
+    /// MiB that each rank may allocate, if fewer than the machine's devices have
+    #[arg(long, value_name = "MIB")]
+    memory_limit: Option<usize>,
     /// Gather weights in f32, like systems that keep f32 parameters under automatic casting
     #[arg(long)]
     gather_wide: bool,
@@ -204,6 +219,10 @@ impl Plan {
             keep_gathered: self.keep_gathered,
             sequence_parallel: self.sequence_parallel,
             context_attention: self.context_attention,
+            optimiser_places: self.optimiser_place.clone(),
+            activation_places: self.activation_place.clone(),
+            memory: self.memory,
+            memory_limit: self.memory_limit.map(|mib| mib.saturating_mul(1 << 20)),
             gather_wide: self.gather_wide,
             gradient_wire: self.gradient_wire,
             reproducible: self.reproducible,
@@ -220,7 +239,9 @@ impl Plan {
 
 fn as_failure(error: plan::Error) -> Failure {
     match error {
-        plan::Error::OutOfReach { .. } | plan::Error::Simulation(_) => Failure::run(error),
+        plan::Error::OutOfReach { .. }
+        | plan::Error::Capacity { .. }
+        | plan::Error::Simulation(_) => Failure::run(error),
         plan::Error::Train(error) => error.into(),
         _ => Failure::usage(error),
     }
@@ -239,6 +260,21 @@ fn tokens(text: &str) -> Result<f64, String> {
         _ => Err(format!(
             "found `{text}`, needs a number of tokens up to {MOST_TOKENS:e}, as in 16777216 or 16.8M"
         )),
+    }
+}
+
+fn place(text: &str) -> Result<PlaceKind, String> {
+    let named = PlaceKind::ALL
+        .into_iter()
+        .find(|place| place.name() == text);
+    named.ok_or_else(|| format!("found `{text}`, needs device, host or files"))
+}
+
+fn memory_mode(text: &str) -> Result<MemoryMode, String> {
+    match text {
+        "stated" => Ok(MemoryMode::Stated),
+        "auto" => Ok(MemoryMode::Auto),
+        _ => Err(format!("found `{text}`, needs stated or auto")),
     }
 }
 

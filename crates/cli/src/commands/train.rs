@@ -9,7 +9,7 @@ use crate::{
     failure::{Failure, Outcome},
     inputs, interrupt, launcher, output,
     overrides::Overrides,
-    planned::planned,
+    planned::{planned, settle_memory},
     progress::Progress,
     ranks::Team,
     report::Facts,
@@ -17,6 +17,7 @@ use crate::{
 };
 use bootstrap::World;
 use clap::Args;
+use grid::Demands;
 use hal::{Driver, environment::table::COLUMNS};
 use parallel::pipeline::ScheduleKind;
 use std::{
@@ -28,7 +29,7 @@ use train::{
     Config, Families, Summary,
     checkpoint::{Error, Reader},
     data::Tokenizer,
-    generate::{Request, configured, generate},
+    generate::{Generator, GeneratorOptions, Request, configured, load, text},
     run::{Resume, Run, recording, settle_bits},
 };
 
@@ -99,18 +100,46 @@ impl Train {
         let device = device::capabilities(driver, threads, settings)?;
         self.check_record(&config)?;
         let why_run = settle_bits(&mut config, &device, from.as_ref())?;
+        let memory = settle_memory(registry, &mut config)?;
         match self.explain {
-            true => self.explain(driver, config, opened, why_run),
+            true => self.explain(driver, config, opened, (why_run, memory)),
             false => {
                 let facts = Facts {
                     data: opened.name.clone(),
                     tokenizer: opened.tokenizer_name(),
                     device: device.description,
                     why_run,
+                    memory,
                     ..Facts::new(&config)
                 };
                 self.train(driver, facts, config, opened, from)
             }
+        }
+    }
+
+    /// The run's folder, if the same command continues where it ended.
+    pub(super) fn begins_again(&self) -> Option<&Path> {
+        let out = self.out.as_deref().filter(|_| self.auto_resume);
+        self.resume.as_deref().or(out)
+    }
+
+    /// The number of ranks that the command itself states.
+    pub(super) fn stated_ranks(&self) -> Option<usize> {
+        let of_grid = self.overrides.grid.and_then(|grid| grid.world_size().ok());
+        of_grid.or(self.overrides.ranks)
+    }
+
+    /// What the command's model asks of a grid.
+    pub(super) fn demands(&self, families: &Families) -> Outcome<Demands> {
+        let base = self.base(families, self.from()?.as_ref())?;
+        Ok(self.overrides.applied(base, families)?.demands())
+    }
+
+    /// Whether so many ranks can train such a model: on the command's grid, or if it has none on any.
+    pub(super) fn fits(&self, demands: &Demands, ranks: usize) -> bool {
+        match &self.overrides.grid {
+            Some(grid) => grid.world_size() == Ok(ranks) && demands.check(grid).is_ok(),
+            None => !demands.fits(ranks).is_empty(),
         }
     }
 
@@ -265,13 +294,13 @@ impl Train {
         driver: Driver,
         config: Config,
         opened: Opened,
-        why_run: Option<String>,
+        settled: (Option<String>, Vec<String>),
     ) -> Outcome {
         let (asked, data) = (config.clone(), opened.data);
         let seen = Team::of(&config)?.run(driver, move |world, device| {
             Seen::of(world, device, &asked, &*data)
         })?;
-        let explanation = Explanation::new(&config, &seen[0], why_run)?;
+        let explanation = Explanation::new(&config, &seen[0], settled)?;
         match self.json {
             true => output::json(&explanation),
             false => output::result(&explanation.text(columns())),
@@ -308,12 +337,21 @@ fn sample(
     };
     world.beat("sample");
     let reader = Reader::open(path)?;
-    let request = Request {
-        prompt: prompt(tokenizer),
+    let pipeline = load(world, device, &run.config, &reader)?;
+    let options = GeneratorOptions::default();
+    let mut generator = Generator::new(&pipeline, text(&run.config)?, tokenizer, options)?;
+    let mut sample = prompt(tokenizer);
+    generator.add(Request {
+        prompt: tokenizer.encode(&sample)?,
         tokens: sample_tokens(tokenizer),
+        end: tokenizer.document_end(),
         ..Request::default()
-    };
-    generate(world, device, &run.config, tokenizer, &reader, &request).map(Some)
+    })?;
+    generator.run(|token| {
+        sample += &token.text;
+        Ok(())
+    })?;
+    Ok(Some(sample))
 }
 
 /// A prompt that the tokenizer can encode: a newline if it has one.

@@ -103,7 +103,7 @@ pub(super) fn subject(axis: Axis) -> Subject {
     }
 }
 
-const COUNTED: [(Axis, Operation); 12] = [
+const COUNTED: [(Axis, Operation); 13] = [
     (Axis::X, Operation::AllReduce),
     (Axis::X, Operation::AllToAll),
     (Axis::X, Operation::AllGather),
@@ -116,6 +116,7 @@ const COUNTED: [(Axis, Operation); 12] = [
     (Axis::Context, Operation::AllGather),
     (Axis::Context, Operation::ReduceScatter),
     (Axis::Context, Operation::AllToAll),
+    (Axis::Context, Operation::Send),
 ];
 
 // Each stage counts its own layers, but the formulas cover the whole model.

@@ -6,7 +6,7 @@ use grid::{
     Axis,
     machine::{Machine, Route},
 };
-use parallel::{Hierarchical, counters::Count};
+use parallel::{Hierarchical, counters::Count, memory::Segments};
 use serde::Serialize;
 use train::{Config, placement::Pricing};
 
@@ -61,7 +61,7 @@ impl Expected {
             let dtype = config.training.precision.dtype();
             let per_row = config
                 .model
-                .published_flop_per_row(config.training.recompute);
+                .published_flop_per_row(config.training.recompute == Segments::All);
             let per_row =
                 per_row.map_or_else(|| config.work().map(|work| work.flop_per_row()), Ok)?;
             let flop = per_row * config.training.batch as f64;

@@ -12,21 +12,21 @@ pub(super) fn keys_end(shape: &AttentionShape, query: usize) -> usize {
     padded(shape.keys_met(query / GROUP * GROUP + GROUP - 1))
 }
 
-/// The pieces of a block of `count` queries from `start` on, both multiples of [`GROUP`]: rows counted from `start`, and
-/// keys.
+/// The pieces of a block of `count` queries from `start` on, both multiples of [`GROUP`], on the keys from `begin` on, a
+/// multiple of [`BLOCK`]: rows counted from `start`, and keys.
 ///
-/// Keys come in blocks of [`BLOCK`], counted from the first key. So the sums of a query over its keys have the same
+/// Keys come in blocks of [`BLOCK`], counted from the first key held. So the sums of a query over its keys have the same
 /// order wherever its sequence of queries is cut. All rows meet a block together, if all meet every key of it;
 /// otherwise each [`GROUP`] of rows meets those up to [`keys_end`]. Pieces with the first keys come first.
 #[inline(always)]
 pub(super) fn pieces(
     shape: &AttentionShape,
-    start: usize,
-    count: usize,
+    begin: usize,
+    [start, count]: [usize; 2],
 ) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-    let shared = shape.keys_met(start) / BLOCK * BLOCK;
+    let shared = (shape.keys_met(start) / BLOCK * BLOCK).max(begin);
     let end = keys_end(shape, start + count - 1);
-    let before = (0..shared)
+    let before = (begin..shared)
         .step_by(BLOCK)
         .map(move |key| (0..count, key..key + BLOCK));
     let ends = move |row| keys_end(shape, start + row);
@@ -55,6 +55,24 @@ impl<'a, R> ScratchSlices<'a, R> {
 mod tests {
     use super::*;
 
+    fn covers(shape: &AttentionShape, begin: usize) {
+        let (rows, columns) = (padded(shape.queries), padded(shape.keys));
+        let mut covered = vec![0; rows * columns];
+        for start in (0..rows).step_by(BLOCK) {
+            for (rows, keys) in pieces(shape, begin, [start, BLOCK.min(rows - start)]) {
+                for (row, key) in rows.flat_map(|row| keys.clone().map(move |key| (row, key))) {
+                    covered[(start + row) * columns + key] += 1;
+                }
+            }
+        }
+        for (query, key) in (0..shape.queries).flat_map(|i| (0..columns).map(move |j| (i, j))) {
+            let (times, end) = (covered[query * columns + key], keys_end(shape, query));
+            let meets = begin <= key && key < end;
+            assert_eq!(times, i32::from(meets), "{shape:?}: {query}, {key}");
+            assert!(shape.keys_met(query) <= end, "{shape:?}: {query}");
+        }
+    }
+
     #[test]
     fn pieces_cover_every_pair_that_meets_once() {
         for (queries, keys, first_query) in [
@@ -72,19 +90,8 @@ mod tests {
                 first_query,
                 ..AttentionShape::causal(1, 0, [1, 1, 1])
             };
-            let (rows, columns) = (padded(queries), padded(keys));
-            let mut covered = vec![0; rows * columns];
-            for start in (0..rows).step_by(BLOCK) {
-                for (rows, keys) in pieces(&shape, start, BLOCK.min(rows - start)) {
-                    for (row, key) in rows.flat_map(|row| keys.clone().map(move |key| (row, key))) {
-                        covered[(start + row) * columns + key] += 1;
-                    }
-                }
-            }
-            for (query, key) in (0..queries).flat_map(|i| (0..columns).map(move |j| (i, j))) {
-                let (times, end) = (covered[query * columns + key], keys_end(&shape, query));
-                assert_eq!(times, i32::from(key < end), "{shape:?}: {query}, {key}");
-                assert!(shape.keys_met(query) <= end, "{shape:?}: {query}");
+            for begin in [0, BLOCK, 3 * BLOCK, 100 * BLOCK] {
+                covers(&shape, begin);
             }
         }
     }

@@ -25,7 +25,7 @@ impl Mask {
         let threshold = (dropout.probability * f64::from(1 << 24)).ceil() as u32;
         Some(Mask {
             dropout,
-            first: dropout.first_weight(shape.first_query) + head_index * tokens * tokens,
+            first: shape.first_weight(&dropout) + head_index * tokens * tokens,
             step: tokens,
             threshold,
         })

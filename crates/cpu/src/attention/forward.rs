@@ -3,6 +3,7 @@
 use super::{
     BLOCK, GROUP,
     blocks::{ScratchSlices, keys_end, pieces},
+    documents::Documents,
     dropout::Mask,
     multiply::{Left, Multiply, Right},
     pack::{padded, panels, panels_len, rows, unpack},
@@ -39,12 +40,13 @@ struct Queries<'a, T: Element> {
     out: Head<'a, T>,
     log_sum_exp: Head<'a, T::Acc>,
     mask: Option<Mask>,
+    documents: Documents<'a>,
 }
 
-impl<T: Element> Queries<'_, T> {
+impl<'a, T: Element> Queries<'a, T> {
     /// # Safety
     /// As [`super::forward()`]; nobody else uses the outputs of this head.
-    unsafe fn of(args: &AttentionForward, sequence: usize, head: usize) -> Self {
+    unsafe fn of(args: &'a AttentionForward, sequence: usize, head: usize) -> Self {
         let shape = &args.shape;
         // SAFETY: the caller guarantees the slices.
         let rows = |memory| unsafe { Head::of_queries(memory, shape, sequence, head) };
@@ -54,6 +56,8 @@ impl<T: Element> Queries<'_, T> {
             // SAFETY: as above.
             log_sum_exp: unsafe { Head::sums(args.log_sum_exp, shape, sequence, head) },
             mask: Mask::of(shape, sequence, head),
+            // SAFETY: as above.
+            documents: unsafe { Documents::of(args.documents, shape, sequence) },
         }
     }
 }
@@ -168,12 +172,15 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
                 scale,
                 &mut self.scratch.queries[..count * len],
             );
-            self.scores(simd, start, count);
+            let begin = head.documents.begin(start);
+            // Rows that fill up a group are not computed: a call for one query would spend most of its time on them.
+            let held = count.min(self.args.shape.queries - start);
+            self.scores(simd, begin, [start, count], held);
             let mut sums = [T::Acc::ONE; BLOCK];
-            for (row, sum) in sums[..count].iter_mut().enumerate() {
-                *sum = self.weights(&mut head, start + row, row);
+            for (row, sum) in sums[..held].iter_mut().enumerate() {
+                *sum = self.weights(&mut head, begin, [start, row]);
             }
-            self.outs(simd, start, count);
+            self.outs(simd, begin, [start, count], held);
             unpack(
                 &mut self.scratch.outs[..count * len],
                 |row| T::Acc::ONE / sums[row],
@@ -183,18 +190,18 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
         }
     }
 
-    /// The scores of the block of `count` queries from `start` on.
+    /// The scores of the block of `count` queries from `start` on, of which `held` exist, on the keys from `begin` on.
     #[inline(always)]
-    fn scores<S: Simd>(&mut self, simd: S, start: usize, count: usize) {
+    fn scores<S: Simd>(&mut self, simd: S, begin: usize, [start, count]: [usize; 2], held: usize) {
         let (len, out_step) = (
             padded(self.args.shape.head_size),
             score_step(&self.args.shape),
         );
-        for (rows, keys) in pieces(&self.args.shape, start, count) {
+        for (rows, keys) in pieces(&self.args.shape, begin, [start, count]) {
             let multiply = Multiply {
                 out: &mut self.scratch.scores[rows.start * out_step + keys.start..],
                 out_step,
-                rows: rows.len(),
+                rows: held.min(rows.end).saturating_sub(rows.start),
                 columns: keys.len(),
                 left: Left {
                     data: &self.scratch.queries[rows.start * len..],
@@ -212,29 +219,28 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
         }
     }
 
-    /// Turns the scores of a query, in row `row`, into weights; returns the sum by which they must still be
-    /// divided.
+    /// Turns the scores of the query in row `row` of a block from `start` on, on the keys from `begin` on, into weights;
+    /// returns the sum by which they must still be divided.
     #[inline(always)]
-    fn weights(&mut self, head: &mut Queries<T>, query: usize, row: usize) -> T::Acc {
-        let shape = &self.args.shape;
-        let (count, end, step) = (
-            shape.keys_met(query),
-            keys_end(shape, query),
-            score_step(shape),
-        );
+    fn weights(&mut self, head: &mut Queries<T>, begin: usize, [start, row]: [usize; 2]) -> T::Acc {
+        let (shape, query) = (&self.args.shape, start + row);
+        let (end, step) = (keys_end(shape, query), score_step(shape));
         let scores = &mut self.scratch.scores[row * step..][..end];
-        if query >= shape.queries {
+        let scores = scores.get_mut(begin..).unwrap_or_default();
+        let met = head.documents.met_from(begin, query);
+        if met.is_empty() {
             scores.fill(T::Acc::ZERO);
+            head.log_sum_exp.row_mut(0)[query] = T::Acc::LOWEST;
             return T::Acc::ONE;
         }
         // The sum has one order for every place of the query in its group.
-        let (scores, rest) = scores.split_at_mut(padded(count));
+        let (scores, rest) = scores.split_at_mut(padded(met.end));
         rest.fill(T::Acc::ZERO);
-        let (largest, sum) = exponentials(scores, count);
+        let (largest, sum) = exponentials(scores, met.clone());
         head.log_sum_exp.row_mut(0)[query] = largest + sum.ln();
         if let Some(mask) = &head.mask {
-            let keep = &mut self.scratch.keep[..count];
-            mask.factors(query, 0, keep);
+            let keep = &mut self.scratch.keep[..met.end];
+            mask.factors(query, begin, keep);
             scores
                 .iter_mut()
                 .zip(keep)
@@ -243,19 +249,22 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
         sum
     }
 
-    /// The outputs of a block of queries, from their weights.
+    /// The outputs of a block of queries, from their weights on the keys from `begin` on.
     #[inline(always)]
-    fn outs<S: Simd>(&mut self, simd: S, start: usize, count: usize) {
+    fn outs<S: Simd>(&mut self, simd: S, begin: usize, [start, count]: [usize; 2], held: usize) {
         let (len, row_step) = (
             padded(self.args.shape.head_size),
             score_step(&self.args.shape),
         );
-        for (rows, keys) in pieces(&self.args.shape, start, count) {
+        if begin >= self.args.shape.keys {
+            self.scratch.outs[..count * len].fill(T::Acc::ZERO);
+        }
+        for (rows, keys) in pieces(&self.args.shape, begin, [start, count]) {
             let weights = &self.scratch.scores[rows.start * row_step + keys.start..];
             let multiply = Multiply {
                 out: &mut self.scratch.outs[rows.start * len..],
                 out_step: len,
-                rows: rows.len(),
+                rows: held.min(rows.end).saturating_sub(rows.start),
                 columns: len,
                 left: Left {
                     data: weights,
@@ -267,7 +276,7 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
                     step: len,
                 },
                 depth: keys.len(),
-                add: keys.start > 0,
+                add: keys.start > begin,
             };
             multiply.run(simd);
         }

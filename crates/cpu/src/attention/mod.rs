@@ -1,14 +1,15 @@
 //! Causal attention, block by block.
 //!
 //! Read in this order: [`place`] finds a head's rows in memory; [`pack`] lays them out for the matmuls;
-//! [`blocks`] lists the pieces of the pairs to compute; [`lanes`](crate::lanes) has the vector operations that matmuls
-//! need; [`multiply`] multiplies blocks; [`softmax`] turns scores into weights, and [`dropout`] drops some of
-//! them; [`forward()`] and [`backward()`] are the two passes.
+//! [`documents`] finds the first key that a query meets; [`blocks`] lists the pieces of the pairs to compute;
+//! [`lanes`](crate::lanes) has the vector operations that matmuls need; [`multiply`] multiplies blocks; [`softmax`] turns
+//! scores into weights, and [`dropout`] drops some of them; [`forward()`] and [`backward()`] are the two passes.
 //!
 //! A task is one key and value head of one sequence, with all query heads that read it. Its keys and values are
 //! laid out once, and the gradients of several query heads add up in the order of the heads. Tasks write to
 //! disjoint places and share nothing, so the number of threads changes no bit. Outputs, and gradients of queries, also
-//! have the same bits however a sequence's queries are cut into calls.
+//! have the same bits however a sequence's queries are cut into calls: blocks of keys that lie before the documents of all
+//! queries of a block are skipped, and their weights of 0 would change no sum.
 //!
 //! # Source
 //! Dao, Fu, Ermon, Rudra and Ré, "FlashAttention", arXiv:2205.14135: weights are recomputed in the backward
@@ -18,6 +19,7 @@
 
 mod backward;
 mod blocks;
+mod documents;
 mod dropout;
 mod forward;
 mod multiply;

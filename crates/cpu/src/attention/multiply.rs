@@ -3,8 +3,10 @@
 use crate::lanes::Lanes;
 use pulp::{Simd, WithSimd};
 
-// Rows of the result that a tile computes at once, each in as many vectors as registers allow.
+// Rows of the result that a tile computes at once, each in as many vectors as registers allow. Rows that are left over, as
+// those of a single query, are computed one by one, in vectors enough that no sum waits for itself.
 const TILE_ROWS: usize = 4;
+const ROW_VECTORS: usize = 8;
 
 /// A left factor: element (row, depth) is `data[row * row_step + depth * depth_step]`, so it may be a transpose.
 #[derive(Clone, Copy)]
@@ -23,7 +25,7 @@ pub(super) struct Right<'a, R> {
 
 /// `out = left right`, or `out += left right`.
 ///
-/// `rows`, `columns` and both steps are multiples of [`GROUP`](super::GROUP); `depth` is any number.
+/// `columns` and both steps are multiples of [`GROUP`](super::GROUP); `rows` and `depth` are any numbers.
 pub(super) struct Multiply<'a, R> {
     pub(super) out: &'a mut [R],
     pub(super) out_step: usize,
@@ -82,28 +84,38 @@ impl<R: Lanes, S: Simd> Tiles<'_, R, S> {
     // rows pass.
     #[inline(always)]
     fn all(mut self, rows: usize, vectors: usize, width: usize) {
-        let mut column = 0;
-        while column < vectors {
+        let (full, mut column) = (rows / TILE_ROWS * TILE_ROWS, 0);
+        while column < vectors && full > 0 {
             let strip = width.min(vectors - column);
-            for row in (0..rows).step_by(TILE_ROWS) {
+            for row in (0..full).step_by(TILE_ROWS) {
                 match strip {
-                    4 => self.tile::<4>(row, column),
-                    3 => self.tile::<3>(row, column),
-                    2 => self.tile::<2>(row, column),
-                    _ => self.tile::<1>(row, column),
-                }
+                    4 => self.tile::<TILE_ROWS, 4>(row, column),
+                    3 => self.tile::<TILE_ROWS, 3>(row, column),
+                    2 => self.tile::<TILE_ROWS, 2>(row, column),
+                    _ => self.tile::<TILE_ROWS, 1>(row, column),
+                };
             }
             column += strip;
         }
+        for row in full..rows {
+            let mut column = 0;
+            while column < vectors {
+                column += match vectors - column {
+                    ROW_VECTORS.. => self.tile::<1, ROW_VECTORS>(row, column),
+                    4.. => self.tile::<1, 4>(row, column),
+                    _ => self.tile::<1, 1>(row, column),
+                };
+            }
+        }
     }
 
-    /// TILE_ROWS rows and `N` vectors of the result, held in registers throughout.
+    /// `M` rows and `N` vectors of the result, held in registers throughout; returns `N`.
     #[inline(always)]
-    fn tile<const N: usize>(&mut self, row: usize, column: usize) {
+    fn tile<const M: usize, const N: usize>(&mut self, row: usize, column: usize) -> usize {
         let simd = self.simd;
-        let mut sums = [[R::splat(simd, R::ZERO); N]; TILE_ROWS];
+        let mut sums = [[R::splat(simd, R::ZERO); N]; M];
         if self.add {
-            for r in 0..TILE_ROWS {
+            for r in 0..M {
                 let out = &self.out[(row + r) * self.out_step + column..][..N];
                 for n in 0..N {
                     sums[r][n] = out[n];
@@ -112,7 +124,7 @@ impl<R: Lanes, S: Simd> Tiles<'_, R, S> {
         }
         for depth in 0..self.depth {
             let right = &self.right[depth * self.right_step + column..][..N];
-            for r in 0..TILE_ROWS {
+            for r in 0..M {
                 let index = (row + r) * self.left.row_step + depth * self.left.depth_step;
                 let left = R::splat(simd, self.left.data[index]);
                 for n in 0..N {
@@ -120,12 +132,13 @@ impl<R: Lanes, S: Simd> Tiles<'_, R, S> {
                 }
             }
         }
-        for r in 0..TILE_ROWS {
+        for r in 0..M {
             let out = &mut self.out[(row + r) * self.out_step + column..][..N];
             for n in 0..N {
                 out[n] = sums[r][n];
             }
         }
+        N
     }
 }
 
@@ -143,6 +156,8 @@ mod tests {
             (48, 80, 7, true),
             (64, 64, 64, false),
             (16, 48, 0, false),
+            (1, 208, 9, true),
+            (7, 64, 12, false),
         ] {
             let (row_step, depth_step) = if add { (1, rows) } else { (depth.max(1), 1) };
             let left: Vec<R> = (0..rows * depth.max(1)).map(|i| R::of(value(i))).collect();

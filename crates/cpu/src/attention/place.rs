@@ -105,6 +105,25 @@ impl<'a, T> Head<'a, T> {
         }
     }
 
+    /// The numbers of the queries of one sequence, which are those of all its heads: one row of `queries` elements.
+    ///
+    /// # Safety
+    /// As [`of_queries`](Self::of_queries), for sequences x queries elements.
+    pub(super) unsafe fn of_sequence(
+        memory: RawSlice,
+        shape: &AttentionShape,
+        sequence: usize,
+    ) -> Self {
+        let len = shape.queries;
+        Head {
+            first: (memory.addr as *mut T).wrapping_add(sequence * len),
+            step: len,
+            rows: 1,
+            len,
+            memory: PhantomData,
+        }
+    }
+
     /// Number of rows.
     pub(super) fn rows(&self) -> usize {
         self.rows

@@ -2,15 +2,17 @@
 
 use super::GROUP;
 use crate::lanes::Lanes;
+use std::ops::Range;
 
 /// Turns the scores of a row into weights that are not yet divided by their sum.
 ///
-/// Only the first `count` scores are used; the others, up to the row's end, become weights of 0. The row's
+/// Only the scores of the keys `met`, of which there is at least one, are used; the others become weights of 0. The row's
 /// length is a multiple of [`GROUP`]. Returns the largest score and the sum of the weights, which are exp(score
 /// - largest).
 #[inline(always)]
-pub(super) fn exponentials<R: Lanes>(row: &mut [R], count: usize) -> (R, R) {
-    row[count..].fill(R::LOWEST);
+pub(super) fn exponentials<R: Lanes>(row: &mut [R], met: Range<usize>) -> (R, R) {
+    row[..met.start].fill(R::LOWEST);
+    row[met.end..].fill(R::LOWEST);
     let largest = largest(row);
     let mut sums = [R::ZERO; GROUP];
     for group in row.as_chunks_mut::<GROUP>().0 {
@@ -35,19 +37,21 @@ fn largest<R: Lanes>(row: &[R]) -> R {
 
 /// Turns the scores of a row into weights, and the gradients of the weights into those of the scores.
 ///
-/// Uses the first `count` of each; the others become 0. `keep` is the factor of each weight after the softmax
+/// Uses those of the keys `met`; the others become 0. `keep` is the factor of each weight after the softmax
 /// (dropout); `scores` becomes the weights times `keep`.
 #[inline(always)]
 pub(super) fn gradients<R: Lanes>(
     scores: &mut [R],
     d_weights: &mut [R],
     keep: Option<&[R]>,
-    count: usize,
+    met: Range<usize>,
     log_sum_exp: R,
     delta: R,
 ) {
-    scores[count..].fill(R::LOWEST);
-    d_weights[count..].fill(R::ZERO);
+    for unmet in [0..met.start, met.end..scores.len()] {
+        scores[unmet.clone()].fill(R::LOWEST);
+        d_weights[unmet].fill(R::ZERO);
+    }
     let len = scores.len();
     let d_weights = &mut d_weights[..len];
     match keep {

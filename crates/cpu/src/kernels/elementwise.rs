@@ -176,6 +176,9 @@ fn combine<T: Element>(
 // A block of `x`, repeated, from element `start` of the repetition on.
 #[inline(always)]
 fn repeated<T: Element>(x: Shared<T>, start: usize, len: usize) -> [T::Acc; BLOCK] {
+    if x.len() == 1 {
+        return [x.get(0).acc(); BLOCK];
+    }
     let (period, mut at) = (x.len(), start % x.len());
     if period - at >= len {
         return x.load(at, len);

@@ -5,11 +5,13 @@
 //! sizes and on the processor's arithmetic, never on the number of threads: threads share outputs, not sums.
 
 mod activation;
+mod attention_join;
 mod block;
 mod coded;
 mod coder;
 mod columns;
 mod dispatch;
+mod documents;
 mod dropout;
 mod elementwise;
 mod embedding;
@@ -72,6 +74,7 @@ pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
             Kernel::Rope(args) => rope::rope(args, pool),
             Kernel::AttentionForward(args) => attention::forward(args, pool),
             Kernel::AttentionBackward(args) => attention::backward(args, pool),
+            Kernel::AttentionJoin(args) => attention_join::join(args, pool),
             Kernel::SoftmaxStatistics(args) => loss::softmax_statistics(args, pool),
             Kernel::CombineSoftmax(args) => loss::combine_softmax(args),
             Kernel::CrossEntropyBackward(args) => loss::cross_entropy_backward(args, pool),
@@ -96,6 +99,10 @@ pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
             Kernel::UnitNorm(args) => muon::unit_norm(args, pool),
             Kernel::Copy2d(args) => layout::copy_2d(args, pool),
             Kernel::CopyStrided(args) => layout::copy_strided(args, pool),
+            Kernel::Documents(args) => {
+                documents::documents(args, pool);
+                Ok(())
+            }
             Kernel::SelectRows(args) => layout::select_rows(args, pool),
             Kernel::Custom(args) => custom(args),
         }

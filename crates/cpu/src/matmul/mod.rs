@@ -4,8 +4,8 @@
 //! registers, with a [`multiplier`]: the vectors of [`portable`], or of [`dot`] for pairs of bf16.
 //! [`format`](mod@format) lists the forms of factors that they read, [`pack`] brings a block of a factor into such a form,
 //! and [`transpose`] is the SIMD transpose. [`product`](mod@product) gives threads their parts, which [`cuts`] makes;
-//! [`block`] walks over the leaves and tiles of a block, and [`finish`] turns sums into elements of the result; [`row`]
-//! computes products with one row. [`convert`] converts rows between element types, and [`scratch`] holds each thread's
+//! [`block`] walks over the leaves and tiles of a block, and [`finish`] turns sums into elements of the result; [`rows`]
+//! computes products with few rows. [`convert`] converts rows between element types, and [`scratch`] holds each thread's
 //! spare memory.
 
 mod block;
@@ -20,7 +20,7 @@ mod multiplier;
 mod pack;
 mod portable;
 mod product;
-mod row;
+mod rows;
 pub(crate) mod scratch;
 mod strided;
 pub(crate) mod transpose;

@@ -6,7 +6,7 @@ use super::{
     finish::Finish,
     format::Format,
     multiplier::TileSize,
-    row::RowProduct,
+    rows::{FEW_ROWS, FewRows},
     strided::Strided,
 };
 use crate::{element::Element, pool::Pool};
@@ -88,19 +88,16 @@ impl<F: Format, C: Element<Acc = F::Sum>> Product<F, C> {
         }
     }
 
-    /// The same for a single row of elements that are stored as their accumulators.
-    fn row(&self) -> RowProduct<F::Sum, C> {
-        let elements = |factor: Strided<F::Source>| Strided {
-            data: factor.data.cast::<F::Sum>(),
-            row: factor.row,
-            column: factor.column,
-        };
-        RowProduct {
+    /// Some of the rows, which are few.
+    fn few(&self, rows: &Range<usize>) -> FewRows<F, C> {
+        FewRows {
+            format: self.format,
+            rows: rows.len(),
             k: self.sizes[2],
             leaf: self.leaf,
-            a: elements(self.a),
-            b: elements(self.b),
-            c: self.c,
+            a: self.a.from(rows.start, 0),
+            b: self.b,
+            c: self.c.from(rows.start, 0),
             finish: self.finish,
         }
     }
@@ -110,9 +107,9 @@ impl<F: Format, C: Element<Acc = F::Sum>> Product<F, C> {
     /// # Safety
     /// As [`run`](Self::run); nobody else uses this part.
     unsafe fn part(&self, tile: TileSize, rows: Range<usize>, columns: Range<usize>) {
-        if F::STORED && self.sizes[0] == 1 {
-            // SAFETY: the caller guarantees the matrices; stored words are elements, and so is a sum.
-            return unsafe { self.row().columns(self.format.arch(), columns) };
+        if FewRows::<F, C>::serves() && self.sizes[0] <= FEW_ROWS {
+            // SAFETY: the caller guarantees the matrices; the format is one of those.
+            return unsafe { self.few(&rows).columns(columns) };
         }
         let leaves = self.block_leaves();
         let depth = (leaves * self.leaf)

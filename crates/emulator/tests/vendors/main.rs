@@ -5,12 +5,15 @@
 //! grids with more ranks are skipped with a line on stderr. `FASCICLE_PARITY=all` trains on every grid.
 
 mod bits;
+#[path = "../common/mod.rs"]
+mod common;
 mod connect;
 mod contract;
 mod custom;
 mod ending;
 mod epilogues;
 mod first_step;
+mod foreign;
 mod graph;
 mod parity;
 mod together;

@@ -3,7 +3,7 @@
 //! The order of sums and the last digit of exponentials differ, so results differ by rounding alone.
 
 use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way};
-use families::GptFamily;
+use families::{DocumentEnd, GptFamily};
 use grid::Degrees;
 use parallel::{ContextAttention, data::Sharding};
 use testkit::{Difference, config, difference, edit_gpt, train, train_with};
@@ -172,12 +172,13 @@ fn check_spread(way: Way) {
     }
 }
 
-/// Tokens of every sequence over Context, evenly and unevenly, with keys gathered and with heads exchanged.
+/// Tokens of every sequence over Context, evenly and unevenly, with keys gathered and passed on, and with heads exchanged.
 fn check_tokens(way: Way) {
     for (tokens, attention) in [
         (8, ContextAttention::Gather),
         (7, ContextAttention::Gather),
         (8, ContextAttention::Heads),
+        (7, ContextAttention::RING),
     ] {
         let mut config = short(Precision::F32);
         edit_gpt(&mut config, |model| {
@@ -190,6 +191,29 @@ fn check_tokens(way: Way) {
     }
 }
 
+/// Several documents in a sequence, on plain kernels and on matrix units, with keys gathered and with heads exchanged.
+fn check_documents(way: Way) {
+    let packed = |mut config: Config| {
+        edit_gpt(&mut config, |model| {
+            (model.vocabulary, model.document_end) = (8, DocumentEnd(Some(5)))
+        });
+        config
+    };
+    for attention in [ContextAttention::Gather, ContextAttention::Heads] {
+        let mut config = packed(short(Precision::F32));
+        edit_gpt(&mut config, |model| {
+            (model.context, model.dropout) = (16, 0.1)
+        });
+        config.parallel.context_attention = attention;
+        let grids = ["x=1", "x=2,context=2,pipeline=2"].map(|grid| grid.parse().unwrap());
+        let largest = Difference::largest_at_equal_weights;
+        check(way, &config, &grids, largest, F32);
+    }
+    let grids = ["x=1", "context=2"].map(|grid| grid.parse().unwrap());
+    let config = packed(half_precision(Precision::Bf16));
+    check(way, &config, &grids, |difference| difference.loss, 2e-2);
+}
+
 /// The optimiser's state beyond the device, in pieces that cut parameters.
 fn check_placed(way: Way) {
     for place in [PlaceKind::Host, PlaceKind::Files] {
@@ -197,6 +221,22 @@ fn check_placed(way: Way) {
         (config.placement.optimiser, config.placement.piece_kib) = (place, 1);
         config.parallel.sharding = Sharding::Optimiser;
         let grids = ["x=1", "x=2,data=2"].map(|grid| grid.parse().unwrap());
+        let largest = Difference::largest_at_equal_weights;
+        check(way, &config, &grids, largest, F32);
+    }
+}
+
+/// Activations beyond the device, in pieces that cut tensors, with micro-batches in flight and a backward that is split.
+fn check_activations(way: Way) {
+    for (place, recompute, grid) in [
+        (PlaceKind::Host, false, "x=2,pipeline=2"),
+        (PlaceKind::Files, true, "x=2,z=2"),
+    ] {
+        let mut config = short(Precision::F32);
+        (config.placement.activations, config.placement.piece_kib) = (place.into(), 1);
+        config.training.recompute = recompute.into();
+        config.parallel.schedule = "zb-h1".parse().unwrap();
+        let grids = [grid.parse().unwrap()];
         let largest = Difference::largest_at_equal_weights;
         check(way, &config, &grids, largest, F32);
     }
@@ -245,8 +285,18 @@ macro_rules! parity {
             }
 
             #[test]
+            fn packed_documents() {
+                check_documents($way);
+            }
+
+            #[test]
             fn state_beyond_the_device() {
                 check_placed($way);
+            }
+
+            #[test]
+            fn activations_beyond_the_device() {
+                check_activations($way);
             }
 
             #[test]

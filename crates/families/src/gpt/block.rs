@@ -6,6 +6,7 @@ use parallel::{
     DTensor, Init, Result,
     layers::{AttentionOptions, attention, rope},
 };
+use tensor::Tensor;
 
 /// x + output(attention(norm(x))).
 #[derive(Debug)]
@@ -43,7 +44,8 @@ impl Attention {
         })
     }
 
-    pub(super) fn forward(&self, x: &DTensor) -> Result<DTensor> {
+    /// `documents`: as [`attention()`] takes them.
+    pub(super) fn forward(&self, x: &DTensor, documents: Option<&Tensor>) -> Result<DTensor> {
         let sequence = x.shape()[1];
         let [mut q, mut k, v] = Linear::forward_all(
             [&self.query, &self.key, &self.value],
@@ -59,7 +61,9 @@ impl Attention {
             head_size: self.head_size,
             dropout: self.dropout,
         };
-        let out = self.output.forward(&attention(&options, &q, &k, &v)?)?;
+        let out = self
+            .output
+            .forward(&attention(&options, &q, &k, &v, documents)?)?;
         x.add(&out.dropout(&format!("{}.residual", self.name), self.dropout, sequence)?)
     }
 }

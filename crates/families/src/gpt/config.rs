@@ -1,6 +1,6 @@
 //! Sizes and choices of a model.
 
-use super::{Gpt, published, stored};
+use super::{DocumentEnd, Gpt, published, stored};
 use grid::Demands;
 use nn::Builder;
 use parallel::Model;
@@ -59,6 +59,9 @@ train::section! {
         pub pad_vocabulary_to: usize,
         /// Whether the head uses the embedding's table.
         pub tied_head: bool,
+        /// The token with which a document ends, if a sequence holds several: attention then stays within a document, and
+        /// learnt positions count from its first token. `none`: a sequence is one document.
+        pub document_end: DocumentEnd,
         /// Fraction of activations and attention weights dropped in training.
         pub dropout: f64,
         /// Added to the variance in norms.
@@ -83,6 +86,7 @@ impl Default for GptConfig {
             vocabulary: 0,
             pad_vocabulary_to: 1,
             tied_head: true,
+            document_end: DocumentEnd::default(),
             dropout: 0.0,
             norm_epsilon: 1e-5,
             rope_base: 10_000.0,
@@ -163,8 +167,8 @@ impl GptConfig {
     ///
     /// # Errors
     /// [`Error::Setting`] for the first of: a size of 0 or beyond its bound, a number that is not above 0, heads that
-    /// do not divide the width, query heads that do not divide by key heads, odd rotary heads, a dropout
-    /// outside [0, 1).
+    /// do not divide the width, query heads that do not divide by key heads, odd rotary heads, a document's end that is no
+    /// token, a dropout outside [0, 1).
     fn check_sizes(&self) -> Result<()> {
         let refuse = |key: &str, found, needed: &str| {
             Err(Error::setting(format!("model.{key}"), found, needed))
@@ -201,6 +205,14 @@ impl GptConfig {
             let found = format!("{}, of {} elements each", self.heads, self.head_size());
             return refuse("heads", found, "heads of an even size for rotary positions");
         }
+        if let Some(end) = self
+            .document_end
+            .0
+            .filter(|end| *end as usize >= self.vocabulary)
+        {
+            let needed = format!("`none`, or a token below vocabulary = {}", self.vocabulary);
+            return refuse("document_end", end.to_string(), &needed);
+        }
         match (0.0..1.0).contains(&self.dropout) {
             true => Ok(()),
             false => refuse("dropout", self.dropout.to_string(), "a share in [0, 1)"),
@@ -231,7 +243,7 @@ impl Architecture for GptConfig {
             format!("{count} {word}{}", if count == 1 { "" } else { "s" })
         };
         format!(
-            "{title}: {}, width {}, {} of {}, context {}, vocabulary {}, {}",
+            "{title}: {}, width {}, {} of {}, context {}, vocabulary {}, {}{}",
             plural(self.layers, "layer"),
             self.hidden,
             plural(self.heads, "head"),
@@ -242,7 +254,10 @@ impl Architecture for GptConfig {
                 "tied head"
             } else {
                 "a head of its own"
-            }
+            },
+            self.document_end.0.map_or_else(String::new, |end| {
+                format!(", documents that end with token {end}")
+            })
         )
     }
 

@@ -5,10 +5,12 @@
 
 mod block;
 mod config;
+mod documents;
 mod model;
 mod published;
 mod stored;
 
 pub use config::{GptConfig, GptFamily};
+pub use documents::DocumentEnd;
 pub use model::Gpt;
 pub use published::published;

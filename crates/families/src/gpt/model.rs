@@ -5,7 +5,10 @@ use super::{
     block::{Attention, Mlp, norm},
 };
 use nn::{Builder, Embedding, Linear, Norm};
-use parallel::{DTensor, Init, Input, Model, Pass, Result, Wires, layers::Loss};
+use parallel::{
+    DTensor, Init, Input, Model, Pass, Result, Wires,
+    layers::{self, Loss},
+};
 use std::{cell::RefCell, ops::Range};
 use tensor::Tensor;
 
@@ -64,14 +67,27 @@ impl Gpt {
     fn embed(&self, pass: &Pass, ids: &Tensor) -> Result<DTensor> {
         let mut x = self.token.forward(pass, ids)?;
         if let Some(position) = &self.position {
-            x = x.add(&position.forward(pass, &self.places(ids)?)?)?;
+            x = x.add(&position.forward(pass, &self.places(pass, ids)?)?)?;
         }
         x.dropout("embedding", self.config.dropout, ids.columns())
     }
 
+    // Where the documents of its sequences start, if they hold several.
+    fn documents(&self, input: &Input<'_>) -> Result<Option<Tensor>> {
+        let end = self.config.document_end.0;
+        end.map(|end| layers::document_starts(input.pass(), input.tensor("inputs")?, end))
+            .transpose()
+    }
+
     // Counted on the host and copied once, because all micro-batches have one shape, except those of a
     // validation.
-    fn places(&self, ids: &Tensor) -> Result<Tensor> {
+    fn places(&self, pass: &Pass, ids: &Tensor) -> Result<Tensor> {
+        if let Some(end) = self.config.document_end.0 {
+            return layers::places_in_documents(pass, ids, end);
+        }
+        if pass.is_incremental() {
+            return layers::places(pass, ids);
+        }
         let mut places = self.places.borrow_mut();
         if let Some(places) = places
             .as_ref()
@@ -79,10 +95,7 @@ impl Gpt {
         {
             return Ok(places.clone());
         }
-        let (rows, sequence) = (ids.num_rows(), ids.columns());
-        let numbers: Vec<u32> = (0..rows).flat_map(|_| 0..sequence as u32).collect();
-        let made = Tensor::from_slice(ids.device(), &[rows, sequence], &numbers)?;
-        Ok(places.insert(made).clone())
+        Ok(places.insert(layers::places(pass, ids)?).clone())
     }
 }
 
@@ -111,6 +124,16 @@ impl Model for Gpt {
         Some(flop as f64)
     }
 
+    /// The embedding, the two halves of each block, and the head.
+    fn kind(&self, segment: usize) -> &str {
+        match segment {
+            0 => "embedding",
+            _ if segment + 1 == self.num_segments() => "head",
+            _ if segment % 2 == 1 => "attention",
+            _ => "mlp",
+        }
+    }
+
     fn forward(&self, segment: usize, input: &Input<'_>, mut wires: Wires) -> Result<Wires> {
         if segment == 0 {
             return Ok(Wires::of(
@@ -122,12 +145,13 @@ impl Model for Gpt {
         if segment + 1 == self.num_segments() {
             return Ok(Wires::of(
                 "logits",
-                self.head.forward(&self.norm.forward(&x)?)?,
+                self.head
+                    .forward(&self.norm.forward(&layers::newest(x)?)?)?,
             ));
         }
         let (attention, mlp) = &self.blocks[(segment - 1) / 2];
         let x = match segment % 2 {
-            1 => attention.forward(&x)?,
+            1 => attention.forward(&x, self.documents(input)?.as_ref())?,
             _ => mlp.forward(&x)?,
         };
         Ok(Wires::of("x", x))
@@ -144,6 +168,10 @@ impl Model for Gpt {
         wires
             .take("logits")?
             .cross_entropy(input.tensor("targets")?, self.config.vocabulary)
+    }
+
+    fn is_incremental(&self) -> bool {
+        true
     }
 
     /// Block by block.

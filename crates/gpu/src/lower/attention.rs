@@ -13,7 +13,7 @@ use super::{
 };
 use bytemuck::Zeroable;
 use hal::{
-    DType, Error, Result,
+    DType, Error, RawSlice, Result,
     kernel::{AttentionBackward, AttentionForward, AttentionShape},
 };
 
@@ -23,6 +23,8 @@ params! {
         queries: u64,
         keys: u64,
         first_query: u64,
+        first_key: u64,
+        documents: u64,
         heads: u64,
         kv_heads: u64,
         head_size: u64,
@@ -64,13 +66,19 @@ pub(super) const LAYOUTS: &[Layout] = &[
 const THREADS: u32 = 128;
 
 impl AttentionSizes {
-    fn new(shape: &AttentionShape, [tile_rows, tile_others]: [u32; 2]) -> Self {
+    fn new(
+        shape: &AttentionShape,
+        documents: Option<RawSlice>,
+        [tile_rows, tile_others]: [u32; 2],
+    ) -> Self {
         let sizes = AttentionSizes {
             sequences: shape.sequences as u64,
             queries: shape.queries as u64,
             keys: shape.keys as u64,
             // From there on every query meets every key, so positions stay as small as the sizes.
             first_query: shape.first_query.min(shape.keys) as u64,
+            first_key: shape.first_key as u64,
+            documents: documents.map_or(0, |starts| starts.addr),
             heads: shape.heads as u64,
             kv_heads: shape.kv_heads as u64,
             head_size: shape.head_size as u64,
@@ -86,7 +94,7 @@ impl AttentionSizes {
             key: dropout.key.into(),
             global_heads: dropout.global_heads as u64,
             global_sequence: dropout.sequence as u64,
-            first_weight: dropout.first_weight(shape.first_query),
+            first_weight: shape.first_weight(&dropout),
             kept: 1.0 / (1.0 - dropout.probability),
             threshold: threshold(dropout.probability),
             drops: 1,
@@ -166,7 +174,7 @@ pub(super) fn forward(args: &AttentionForward, traits: &DeviceTraits) -> Result<
         let grid = grid(NAME, shape, tiles::ROWS, queries(shape))?;
         return Ok(vec![tiles::launch(
             Pass::Forward,
-            shape,
+            (shape, args.documents.is_some()),
             dtype,
             grid,
             &params,
@@ -188,7 +196,7 @@ pub(super) fn forward(args: &AttentionForward, traits: &DeviceTraits) -> Result<
 
 fn forward_params(args: &AttentionForward, tile: [u32; 2]) -> AttentionForwardParams {
     AttentionForwardParams {
-        sizes: AttentionSizes::new(&args.shape, tile),
+        sizes: AttentionSizes::new(&args.shape, args.documents, tile),
         q: args.q.addr,
         k: args.k.addr,
         v: args.v.addr,
@@ -233,7 +241,7 @@ pub(super) fn backward(
 
 fn delta(args: &AttentionBackward, dtype: &str, traits: &DeviceTraits, workspace: u64) -> Launch {
     let shape = &args.shape;
-    let sizes = AttentionSizes::new(shape, [0, 0]);
+    let sizes = AttentionSizes::new(shape, None, [0, 0]);
     let params = AttentionDeltaParams {
         sizes,
         out: args.out.addr,
@@ -261,7 +269,14 @@ fn backward_tiles(
     let (shape, params) = (&args.shape, backward_params(args, [0, 0], workspace));
     let launch = |pass: Pass, rows| {
         let grid = grid(pass.name(), shape, tiles::ROWS, rows)?;
-        Ok(tiles::launch(pass, shape, dtype, grid, &params, traits))
+        Ok(tiles::launch(
+            pass,
+            (shape, args.documents.is_some()),
+            dtype,
+            grid,
+            &params,
+            traits,
+        ))
     };
     Ok([
         launch(Pass::BackwardQueries, queries(shape))?,
@@ -307,7 +322,7 @@ fn backward_params(
     delta: u64,
 ) -> AttentionBackwardParams {
     AttentionBackwardParams {
-        sizes: AttentionSizes::new(&args.shape, tile),
+        sizes: AttentionSizes::new(&args.shape, args.documents, tile),
         q: args.q.addr,
         k: args.k.addr,
         v: args.v.addr,

@@ -63,10 +63,10 @@ impl Pass {
     }
 }
 
-/// The launch of `pass`. Its variant with dropout is a separate function.
+/// The launch of `pass`. Its variants with dropout, and with several `documents` in a sequence, are separate functions.
 pub(super) fn launch(
     pass: Pass,
-    shape: &AttentionShape,
+    (shape, documents): (&AttentionShape, bool),
     dtype: &str,
     grid: [u32; 3],
     params: &impl NoUninit,
@@ -82,7 +82,8 @@ pub(super) fn launch(
         .and(dtype)
         .and("_")
         .and(shape.head_size)
-        .and(dropout);
+        .and(dropout)
+        .and(if documents { "_documents" } else { "" });
     let shared = pass.shared_bytes(shape.head_size as u32, traits.warp);
     Launch::new(name, grid, [WARPS * traits.warp, 1, 1], params).with_shared(shared)
 }

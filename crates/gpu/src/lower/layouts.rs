@@ -4,8 +4,9 @@
 //! against the C++ headers and compares sizes and offsets with those listed here.
 
 use super::{
-    attention, coded, columns, dropout, elementwise, embedding, exact_squares, factored, gemm,
-    layout, lines, loss, muon, norm, optimiser, rope, rows, squares, transpose,
+    attention, attention_join, coded, columns, documents, dropout, elementwise, embedding,
+    exact_squares, factored, gemm, layout, lines, loss, muon, norm, optimiser, rope, rows, squares,
+    transpose,
 };
 
 /// Size of a struct and offsets of its fields.
@@ -42,14 +43,16 @@ pub(super) use params;
 
 /// The layouts of all of them.
 pub fn all() -> Vec<Layout> {
-    let families: [&[Layout]; 19] = [
+    let families: [&[Layout]; 21] = [
         elementwise::LAYOUTS,
         columns::LAYOUTS,
         dropout::LAYOUTS,
         norm::LAYOUTS,
         attention::LAYOUTS,
+        attention_join::LAYOUTS,
         loss::LAYOUTS,
         embedding::LAYOUTS,
+        documents::LAYOUTS,
         rope::LAYOUTS,
         rows::LAYOUTS,
         layout::LAYOUTS,

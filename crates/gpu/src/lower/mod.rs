@@ -5,10 +5,12 @@
 //! under `kernels/`. A kernel may need scratch memory between two of its launches: [`workspace_bytes`] says how much.
 
 mod attention;
+mod attention_join;
 mod attention_tiles;
 mod batch;
 mod coded;
 mod columns;
+mod documents;
 mod dropout;
 mod elementwise;
 mod embedding;
@@ -69,11 +71,13 @@ pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<V
         Kernel::Rope(args) => rope::rope(args, traits),
         Kernel::AttentionForward(args) => attention::forward(args, traits),
         Kernel::AttentionBackward(args) => attention::backward(args, traits, workspace),
+        Kernel::AttentionJoin(args) => attention_join::join(args, traits),
         Kernel::SoftmaxStatistics(args) => loss::softmax_statistics(args, traits),
         Kernel::CombineSoftmax(args) => loss::combine_softmax(args, traits),
         Kernel::CrossEntropyBackward(args) => loss::cross_entropy_backward(args, traits),
         Kernel::EmbeddingForward(args) => embedding::embedding_forward(args, traits),
         Kernel::EmbeddingBackward(args) => embedding::embedding_backward(args, traits, workspace),
+        Kernel::Documents(args) => documents::documents(args, traits),
         Kernel::SumSquares(args) => squares::sum_squares(args, traits, workspace),
         Kernel::Largest(args) => exact_squares::largest(args, traits, workspace),
         Kernel::ExactSquares(args) => exact_squares::exact_squares(args, traits, workspace),

@@ -14,7 +14,7 @@ pub struct Name {
     len: usize,
 }
 
-const LONGEST: usize = 64;
+const LONGEST: usize = 72;
 
 impl Name {
     /// A name that begins with `text`.
@@ -29,7 +29,7 @@ impl Name {
     /// The name with another part appended.
     ///
     /// # Panics
-    /// If the name exceeds 64 bytes, which no function of ours does.
+    /// If the name exceeds 72 bytes, which no function of ours does.
     pub fn and(mut self, part: impl Part) -> Name {
         part.write(&mut |text| {
             let end = self.len + text.len();

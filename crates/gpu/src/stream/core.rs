@@ -9,11 +9,12 @@ use crate::{
 use hal::{Result, lock};
 use std::sync::{Arc, Mutex};
 
-/// A stream of the vendor, destroyed when dropped.
+/// A stream of the vendor, destroyed when dropped unless something else has made it.
 #[derive(Debug)]
 pub(crate) struct OwnedStream {
     context: Arc<Context>,
     handle: Handle,
+    is_adopted: bool,
 }
 
 impl OwnedStream {
@@ -23,7 +24,17 @@ impl OwnedStream {
         Ok(OwnedStream {
             context: context.clone(),
             handle,
+            is_adopted: false,
         })
+    }
+
+    /// A stream that something else has made, and destroys.
+    fn adopted(context: &Arc<Context>, handle: Handle) -> OwnedStream {
+        OwnedStream {
+            context: context.clone(),
+            handle,
+            is_adopted: true,
+        }
     }
 
     /// The vendor's handle.
@@ -34,6 +45,9 @@ impl OwnedStream {
 
 impl Drop for OwnedStream {
     fn drop(&mut self) {
+        if self.is_adopted {
+            return;
+        }
         // SAFETY: the stream is live, and its owner is gone.
         self.context
             .release(|runtime| unsafe { runtime.destroy_stream(self.handle) });
@@ -52,12 +66,22 @@ pub(crate) struct Core {
 
 impl Core {
     pub(super) fn new(context: &Arc<Context>, urgent: bool) -> Result<Core> {
-        Ok(Core {
+        Ok(Core::of(OwnedStream::new(context, urgent)?))
+    }
+
+    /// Over a live stream of this context that something else has made.
+    pub(super) fn adopted(context: &Arc<Context>, handle: Handle) -> Core {
+        Core::of(OwnedStream::adopted(context, handle))
+    }
+
+    fn of(stream: OwnedStream) -> Core {
+        let context = &stream.context;
+        Core {
             context: context.clone(),
             staging: Mutex::default(),
             scratch: Mutex::new(Scratch::new(context)),
-            stream: OwnedStream::new(context, urgent)?,
-        })
+            stream,
+        }
     }
 
     /// The vendor's handle.

@@ -15,6 +15,7 @@ use crate::{
     context::Context,
     event::{Clock, StreamEvent},
     graph::Graph,
+    table::Handle,
 };
 use hal::{DeviceId, Error, Event, RawBuffer, Recording, Result, Stream, StreamKind};
 use std::{any::Any, sync::Arc};
@@ -46,6 +47,16 @@ impl GpuStream {
             clock: clock.clone(),
             kind,
         })
+    }
+
+    /// A live stream of this context that something else has made.
+    pub(crate) fn adopted(context: &Arc<Context>, clock: &Arc<Clock>, handle: Handle) -> GpuStream {
+        GpuStream {
+            worker: None,
+            core: Arc::new(Core::adopted(context, handle)),
+            clock: clock.clone(),
+            kind: StreamKind::Compute,
+        }
     }
 
     /// The stream behind the seam's trait object.

@@ -6,7 +6,9 @@ use crate::{
 };
 use hal::{
     DType, Kernel,
-    kernel::{AttentionBackward, AttentionDropout, AttentionForward, AttentionShape},
+    kernel::{
+        AttentionBackward, AttentionDropout, AttentionForward, AttentionJoin, AttentionShape,
+    },
     random::Key,
 };
 use std::ops::Range;
@@ -39,6 +41,7 @@ const CUTS: [[usize; 3]; 7] = [
 
 fn dropped(mut shape: AttentionShape) -> AttentionShape {
     let first_key = if shape.first_query == 0 { 0 } else { 19 };
+    shape.first_key = first_key;
     shape.dropout = Some(AttentionDropout {
         probability: 0.2,
         key: Key::new(3, "attention", 1),
@@ -46,7 +49,6 @@ fn dropped(mut shape: AttentionShape) -> AttentionShape {
         first_head: 1,
         global_heads: 8,
         sequence: first_key + shape.keys.max(shape.first_query + shape.queries),
-        first_key,
     });
     shape
 }
@@ -74,7 +76,54 @@ fn memories(dtype: DType, shape: &AttentionShape, before: usize) -> Vec<Memory> 
     ]
 }
 
+/// Where the documents of queries `range` of every sequence start: they have `lengths` tokens in turn. None: one document
+/// for each sequence, which no array describes.
+fn starts(shape: &AttentionShape, lengths: &[usize], range: Range<usize>) -> Vec<Memory> {
+    if lengths.is_empty() {
+        return Vec::new();
+    }
+    let start_at = |place: usize| {
+        let (mut start, mut next) = (0, lengths.iter().cycle());
+        loop {
+            let end = start + next.next().expect("a cycle has no end");
+            if place < end {
+                return start as f64;
+            }
+            start = end;
+        }
+    };
+    // An offset for each sequence, so that they differ.
+    let of_sequence = |sequence: usize| {
+        let places = range.clone();
+        places.map(move |query| start_at(shape.first_key + query) - (sequence % 2) as f64)
+    };
+    let values = (0..shape.sequences).flat_map(|sequence| {
+        of_sequence(sequence)
+            .map(|start| start.max(0.0))
+            .collect::<Vec<_>>()
+    });
+    vec![Memory::new(DType::U32, &values.collect::<Vec<_>>(), 0)]
+}
+
+/// The documents of the queries of `shape`, none of which need lie among its keys.
+fn own_starts(shape: &AttentionShape, lengths: &[usize]) -> Vec<Memory> {
+    let own = shape.first_query;
+    let end = own.saturating_add(shape.queries);
+    starts(shape, lengths, own..end)
+}
+
 fn check(dtype: DType, spacing: f64, shape: AttentionShape, before: usize) {
+    check_documents(dtype, spacing, shape, before, &[]);
+}
+
+fn check_documents(
+    dtype: DType,
+    spacing: f64,
+    shape: AttentionShape,
+    before: usize,
+    lengths: &[usize],
+) {
+    let documents = own_starts(&shape, lengths);
     // 16-bit weights and gradients of scores are rounded before they are multiplied; the reference keeps them in f32.
     let tolerance = if dtype.bytes() == 2 {
         3.0 * spacing
@@ -82,7 +131,8 @@ fn check(dtype: DType, spacing: f64, shape: AttentionShape, before: usize) {
         64.0 * spacing
     };
     let memories = memories(dtype, &shape, before);
-    compare(&memories[..5], tolerance, |m| {
+    let of_forward = [&memories[..5], &documents].concat();
+    compare(&of_forward, tolerance, |m| {
         let [q, k, v, out, log_sum_exp] = [m[0], m[1], m[2], m[3], m[4]];
         Kernel::AttentionForward(AttentionForward {
             shape,
@@ -91,16 +141,18 @@ fn check(dtype: DType, spacing: f64, shape: AttentionShape, before: usize) {
             v,
             out,
             log_sum_exp,
+            documents: m.get(5).copied(),
         })
     });
     let memories = [
         memories[..3].to_vec(),
-        forward(dtype, &shape, before),
+        forward(dtype, &shape, before, &documents),
         memories[5..].to_vec(),
+        documents,
     ]
     .concat();
     compare(&memories, tolerance, |m| {
-        let [q, k, v, out, log_sum_exp, d_out, d_q, d_k, d_v] = *m else {
+        let [q, k, v, out, log_sum_exp, d_out, d_q, d_k, d_v] = m[..9] else {
             panic!("nine arguments")
         };
         Kernel::AttentionBackward(AttentionBackward {
@@ -114,12 +166,18 @@ fn check(dtype: DType, spacing: f64, shape: AttentionShape, before: usize) {
             d_q,
             d_k,
             d_v,
+            documents: m.get(9).copied(),
         })
     });
 }
 
 /// Outputs and sums of the reference, for the backward pass to start from.
-fn forward(dtype: DType, shape: &AttentionShape, before: usize) -> Vec<Memory> {
+fn forward(
+    dtype: DType,
+    shape: &AttentionShape,
+    before: usize,
+    documents: &[Memory],
+) -> Vec<Memory> {
     let memories = memories(dtype, shape, before);
     let slice = |index: usize| memories[index].slice();
     let [q, k, v, out, log_sum_exp] = [slice(0), slice(1), slice(2), slice(3), slice(4)];
@@ -130,6 +188,7 @@ fn forward(dtype: DType, shape: &AttentionShape, before: usize) -> Vec<Memory> {
         v,
         out,
         log_sum_exp,
+        documents: documents.first().map(Memory::slice),
     }));
     vec![memories[3].copy(), memories[4].copy()]
 }
@@ -205,6 +264,80 @@ fn matrix_units_agree() {
     }
 }
 
+/// Lengths of documents: borders inside tiles and between them, and tokens that meet themselves alone.
+const LENGTHS: [&[usize]; 4] = [&[64], &[9, 1, 1], &[50, 3, 1], &[7, 90]];
+
+/// Places of a mask, each with other lengths of documents.
+fn cuts_in_documents() -> impl Iterator<Item = ([usize; 3], &'static [usize])> {
+    let near = CUTS.into_iter().filter(|cut| cut[2] < 1000);
+    near.zip(LENGTHS.into_iter().cycle())
+}
+
+#[test]
+fn documents_agree_on_plain_kernels() {
+    for (dtype, spacing) in FLOATS {
+        let check = |shape, lengths: &[usize]| check_documents(dtype, spacing, shape, 1, lengths);
+        for lengths in LENGTHS {
+            check(shape([2, 75, 2, 1, 20]), lengths);
+            check(dropped(shape([2, 37, 4, 2, 8])), lengths);
+        }
+        for (cut, lengths) in cuts_in_documents() {
+            check(cut_shape(cut, [2, 1, 12]), lengths);
+            check(dropped(cut_shape(cut, [2, 2, 8])), lengths);
+        }
+    }
+}
+
+#[test]
+fn documents_agree_on_matrix_units() {
+    for (dtype, spacing) in [(DType::Bf16, 7.9e-3), (DType::F16, 9.8e-4)] {
+        let check = |shape, lengths: &[usize]| check_documents(dtype, spacing, shape, 0, lengths);
+        for lengths in LENGTHS {
+            check(shape([2, 150, 2, 1, 64]), lengths);
+            check(dropped(shape([1, 140, 2, 1, 128])), lengths);
+        }
+        for (cut, lengths) in cuts_in_documents() {
+            check(dropped(cut_shape(cut, [2, 1, 64])), lengths);
+            check(cut_shape(cut, [1, 1, 128]), lengths);
+        }
+    }
+}
+
+#[test]
+fn blocks_of_keys_are_joined() {
+    let [sequences, queries, heads] = [2, 37, 3];
+    let num_sums = sequences * queries * heads;
+    for ((dtype, spacing), head_size) in FLOATS.iter().flat_map(|f| [12, 64].map(|size| (f, size)))
+    {
+        for before in [0, 1] {
+            let accumulated =
+                |len: usize, seed| Memory::new(dtype.accumulator(), &random(len, seed), before);
+            let mut of_block = random(num_sums, 4);
+            of_block[5] = f64::NEG_INFINITY;
+            let memories = [
+                accumulated(num_sums * head_size, 1),
+                accumulated(num_sums, 2),
+                Memory::new(*dtype, &random(num_sums * head_size, 3), before),
+                Memory::new(dtype.accumulator(), &of_block, 0),
+                accumulated(num_sums, 5),
+            ];
+            compare(&memories, 16.0 * spacing, |m| {
+                Kernel::AttentionJoin(AttentionJoin {
+                    sequences,
+                    queries,
+                    heads,
+                    head_size,
+                    out: m[0],
+                    log_sum_exp: m[1],
+                    block: m[2],
+                    block_log_sum_exp: m[3],
+                    joined: m[4],
+                })
+            });
+        }
+    }
+}
+
 #[test]
 fn keys_without_queries_have_no_gradient() {
     for (dtype, head_size) in [(DType::F32, 12), (DType::Bf16, 64), (DType::Bf16, 128)] {
@@ -219,7 +352,7 @@ fn keys_without_queries_have_no_gradient() {
 fn of_queries(
     warp: u32,
     dtype: DType,
-    whole: &AttentionShape,
+    (whole, lengths): (&AttentionShape, &[usize]),
     range: Range<usize>,
 ) -> Option<[Vec<f64>; 3]> {
     let shape = AttentionShape {
@@ -239,7 +372,9 @@ fn of_queries(
         0,
     );
     let len = range.len() * width;
+    let documents = starts(&shape, lengths, range.clone());
     let memories = [own(cut(1)), own(keys(2)), own(keys(3)), zeros(len), sums];
+    let memories = [&memories[..], &documents].concat();
     let forward = run(warp, &memories, |m| {
         Kernel::AttentionForward(AttentionForward {
             shape,
@@ -248,14 +383,16 @@ fn of_queries(
             v: m[2],
             out: m[3],
             log_sum_exp: m[4],
+            documents: m.get(5).copied(),
         })
     })?;
     let (out, logs) = (forward[3].clone(), forward[4].clone());
-    let [q, k, v, ..] = memories;
+    let [q, k, v] = [0, 1, 2].map(|index: usize| memories[index].clone());
     let (d_k, d_v) = (own(keys(7)), own(keys(8)));
     let given = [own(out.clone()), Memory::new(dtype.accumulator(), &logs, 0)];
     let [of_out, of_logs] = given;
     let memories = [q, k, v, of_out, of_logs, own(cut(4)), zeros(len), d_k, d_v];
+    let memories = [&memories[..], &documents].concat();
     let backward = run(warp, &memories, |m| {
         Kernel::AttentionBackward(AttentionBackward {
             shape,
@@ -268,6 +405,7 @@ fn of_queries(
             d_q: m[6],
             d_k: m[7],
             d_v: m[8],
+            documents: m.get(9).copied(),
         })
     })?;
     Some([out, logs, backward[6].clone()])
@@ -276,19 +414,20 @@ fn of_queries(
 #[test]
 fn cutting_the_queries_changes_no_bit_of_their_rows() {
     for (dtype, head_size) in [(DType::F32, 20), (DType::Bf16, 64), (DType::F16, 128)] {
-        for (whole, warp) in [
-            shape([1, 150, 2, 1, head_size]),
-            dropped(shape([1, 150, 2, 1, head_size])),
-        ]
-        .into_iter()
-        .flat_map(|shape| [(shape, 32), (shape, 64)])
+        let causal = shape([1, 150, 2, 1, head_size]);
+        let lengths: &[usize] = &[70, 3];
+        for ((whole, lengths), warp) in
+            [(causal, &[][..]), (dropped(causal), &[]), (causal, lengths)]
+                .into_iter()
+                .flat_map(|case| [(case, 32), (case, 64)])
         {
             let width = whole.heads * whole.head_size;
-            let Some([out, logs, d_q]) = of_queries(warp, dtype, &whole, 0..150) else {
+            let whole = (&whole, lengths);
+            let Some([out, logs, d_q]) = of_queries(warp, dtype, whole, 0..150) else {
                 return;
             };
             for range in [0..1, 0..64, 37..102, 64..150, 149..150] {
-                let found = of_queries(warp, dtype, &whole, range.clone()).unwrap();
+                let found = of_queries(warp, dtype, whole, range.clone()).unwrap();
                 let rows = |x: &[f64]| x[range.start * width..range.end * width].to_vec();
                 let logs = logs
                     .chunks(150)

@@ -2,6 +2,7 @@
 
 mod attention;
 mod coded;
+mod documents;
 mod elementwise;
 mod embedding;
 mod factored;

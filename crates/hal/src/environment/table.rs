@@ -57,6 +57,7 @@ pub const ALL: [Section; 6] = [
             SLURM_SIZE,
             SLURM_RANK,
             SLURM_TERMINAL,
+            SLURM_NODES,
         ],
     },
     Section {
@@ -313,6 +314,14 @@ pub const FLUX_RANK: Variable = rank("FLUX_TASK_RANK", "set by `flux run`: index
 pub const SLURM_SIZE: Variable = size("SLURM_STEP_NUM_TASKS", "set by `srun`: number of processes");
 /// Rank under Slurm.
 pub const SLURM_RANK: Variable = rank("SLURM_PROCID", "set by `srun`: index of this process");
+/// Hosts of a Slurm job.
+pub const SLURM_NODES: Variable = Variable {
+    name: "SLURM_JOB_NODELIST",
+    reader: "`fascicle supervise`",
+    values: "host names, with ranges such as `nid[001-003]`",
+    default: "no hosts, unless flags name them",
+    meaning: "set by Slurm in a job: the hosts on which the run may be",
+};
 /// Set in a shell on a terminal of a Slurm job.
 pub const SLURM_TERMINAL: Variable = Variable {
     name: "SLURM_PTY_PORT",

@@ -1,8 +1,9 @@
-//! Causal attention that never holds the queries x keys matrix, and rotary positions.
+//! Causal attention that never holds the queries x keys matrix, within documents or over whole sequences, and rotary
+//! positions.
 
 use crate::{
     RawSlice,
-    operand::{READ, WRITE, operands},
+    operand::{READ, UPDATE, WRITE, operands},
     random::Key,
 };
 
@@ -25,19 +26,6 @@ pub struct AttentionDropout {
     pub global_heads: usize,
     /// Tokens of a complete sequence.
     pub sequence: usize,
-    /// Place of the first key held here in its complete sequence. The first query's is `first_key + first_query`.
-    pub first_key: usize,
-}
-
-impl AttentionDropout {
-    /// Index of the weight of the first query on the first key, of the first head and sequence held here. The sizes are
-    /// those of one model, so it has a number.
-    #[inline]
-    pub fn first_weight(&self, first_query: usize) -> u64 {
-        let matrix = self.first_sequence * self.global_heads + self.first_head;
-        let query = self.first_key + first_query;
-        ((matrix * self.sequence + query) * self.sequence + self.first_key) as u64
-    }
 }
 
 /// Sizes of an attention. Query head h reads key and value head `h / (heads / kv_heads)`.
@@ -54,6 +42,9 @@ pub struct AttentionShape {
     pub keys: usize,
     /// Place of the first query among the keys: the number of keys that precede its own.
     pub first_query: usize,
+    /// Place of the first key held here in its complete sequence; the first query's is `first_key + first_query`. Only
+    /// dropout and documents read it.
+    pub first_key: usize,
     /// Query heads held here.
     pub heads: usize,
     /// Key and value heads held here; divides `heads`.
@@ -79,6 +70,7 @@ impl AttentionShape {
             queries: sequence,
             keys: sequence,
             first_query: 0,
+            first_key: 0,
             heads,
             kv_heads,
             head_size,
@@ -87,16 +79,34 @@ impl AttentionShape {
         }
     }
 
-    /// The number of keys, the first of its sequence, to which query `query` attends.
+    /// The number of keys, the first of its sequence, to which query `query` attends if its sequence is one document.
     #[inline]
     pub fn keys_met(&self, query: usize) -> usize {
         let own = self.first_query.saturating_add(query);
         self.keys.min(own.saturating_add(1))
     }
 
+    /// The first key to which query `query` attends, if its document starts at the place `start` of its complete sequence:
+    /// at the latest its own, or [`keys`](Self::keys) or more if it meets none of the keys held here.
+    #[inline]
+    pub fn first_met(&self, query: usize, start: u32) -> usize {
+        let own = self.first_query.saturating_add(query);
+        (start as usize).saturating_sub(self.first_key).min(own)
+    }
+
+    /// Index of dropout's weight of the first query on the first key, of the first head and sequence held here. The sizes
+    /// are those of one model, so it has a number.
+    #[inline]
+    pub fn first_weight(&self, dropout: &AttentionDropout) -> u64 {
+        let matrix = dropout.first_sequence * dropout.global_heads + dropout.first_head;
+        let query = self.first_key + self.first_query;
+        ((matrix * dropout.sequence + query) * dropout.sequence + self.first_key) as u64
+    }
+
     /// The number of pairs of a query and a key that it attends to, of one head of one sequence.
     ///
-    /// A float, as counts of operations are: exact up to 2^53 pairs.
+    /// Documents, whose lengths are values of a batch, do not change this count: it is then a bound. A float, as counts of
+    /// operations are: exact up to 2^53 pairs.
     pub fn pairs(&self) -> f64 {
         let (queries, keys) = (self.queries as f64, self.keys as f64);
         // Queries from the one on that attends to the last key attend to all.
@@ -115,6 +125,9 @@ impl AttentionShape {
 }
 
 /// `out = softmax(scale * q k^T, causal) v`, head by head, with fp32 (or f64) inside.
+///
+/// With `documents`, a query attends only to the keys of its own document: from [`AttentionShape::first_met`] on. One that
+/// meets no key held here has an output of 0, and the log-sum-exp -infinity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttentionForward {
     /// Sizes.
@@ -129,6 +142,9 @@ pub struct AttentionForward {
     pub out: RawSlice,
     /// sequences x heads x queries, of the accumulator type: log of the sum of exp(scores), for the backward pass.
     pub log_sum_exp: RawSlice,
+    /// sequences x queries, u32: the place of the first token of each query's document in its complete sequence. Within a
+    /// sequence these do not decrease; others leave the result unspecified. Absent: each sequence is one document.
+    pub documents: Option<RawSlice>,
 }
 
 /// Gradients of [`AttentionForward`]; weights are recomputed block by block.
@@ -152,12 +168,40 @@ pub struct AttentionBackward {
     pub log_sum_exp: RawSlice,
     /// As `out`.
     pub d_out: RawSlice,
+    /// As in the forward pass.
+    pub documents: Option<RawSlice>,
     /// As `q`; written.
     pub d_q: RawSlice,
     /// As `k`; written, with 0 for keys to which no query attends.
     pub d_k: RawSlice,
     /// As `v`; written, as `d_k`.
     pub d_v: RawSlice,
+}
+
+/// Joins the results of two disjoint blocks of keys, for the same queries.
+///
+/// With log-sum-exps a of `out` and b of `block`, a query's `out` becomes `(e^a out + e^b block) / (e^a + e^b)`, and its
+/// log-sum-exp `log(e^a + e^b)`. A query that meets no key of a block has there the log-sum-exp of minus infinity.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionJoin {
+    /// Sequences held here.
+    pub sequences: usize,
+    /// Queries per sequence.
+    pub queries: usize,
+    /// Query heads held here.
+    pub heads: usize,
+    /// Elements of a head.
+    pub head_size: usize,
+    /// (sequences * queries) x (heads * head_size), of the accumulator type of `block`; updated.
+    pub out: RawSlice,
+    /// sequences x heads x queries, of the accumulator type: those of `out`.
+    pub log_sum_exp: RawSlice,
+    /// As `out`, of any float type.
+    pub block: RawSlice,
+    /// As `log_sum_exp`: those of `block`.
+    pub block_log_sum_exp: RawSlice,
+    /// As `log_sum_exp`: those of both; written.
+    pub joined: RawSlice,
 }
 
 /// Rotary position embedding: rotates the pair (e, e + head_size / 2) of every head by `position * base^(-2e /
@@ -187,11 +231,15 @@ pub struct Rope {
 }
 
 operands! {
-    AttentionForward { q: READ, k: READ, v: READ, out: WRITE, log_sum_exp: WRITE ; shape }
+    AttentionForward { q: READ, k: READ, v: READ, out: WRITE, log_sum_exp: WRITE, documents: READ ; shape }
     AttentionBackward {
-        q: READ, k: READ, v: READ, out: READ, log_sum_exp: READ, d_out: READ,
+        q: READ, k: READ, v: READ, out: READ, log_sum_exp: READ, d_out: READ, documents: READ,
         d_q: WRITE, d_k: WRITE, d_v: WRITE
         ; shape
+    }
+    AttentionJoin {
+        out: UPDATE, log_sum_exp: READ, block: READ, block_log_sum_exp: READ, joined: WRITE
+        ; sequences, queries, heads, head_size
     }
     Rope { x: READ, out: WRITE.in_place() ; rows, sequence, first_position, heads, head_size, base, backward }
 }
@@ -199,6 +247,26 @@ operands! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_query_meets_its_document_up_to_itself() {
+        let shape = AttentionShape {
+            queries: 4,
+            keys: 8,
+            first_query: 2,
+            first_key: 10,
+            ..AttentionShape::causal(1, 0, [1, 1, 1])
+        };
+        // Query 1 is at place 13: documents that start before the keys held here, at one of them, and behind the query.
+        let first = [0, 10, 12, 13, 99].map(|start| shape.first_met(1, start));
+        assert_eq!(first, [0, 0, 2, 3, 3]);
+        let behind = AttentionShape {
+            first_query: 20,
+            ..shape
+        };
+        assert_eq!(behind.first_met(0, 29), 19);
+        assert!(behind.first_met(0, 29) >= behind.keys);
+    }
 
     #[test]
     fn pairs_are_those_of_every_query() {

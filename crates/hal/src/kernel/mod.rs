@@ -3,7 +3,7 @@
 //! A kernel is a value: what to compute, on which memory, of which sizes. One enum lists them all, so that a
 //! vendor dispatches in one place, a simulated vendor computes costs in one place, and a trace names them in
 //! one place. Each family has a file: [`elementwise`], [`rows`], [`norm`], [`attention`], [`loss`],
-//! [`embedding`], [`optimiser`], [`coded`], [`factored`], [`muon`], [`layout`]; and [`custom`] is for custom kernels.
+//! [`embedding`], [`documents`], [`optimiser`], [`coded`], [`factored`], [`muon`], [`layout`]; and [`custom`] is for custom kernels.
 //!
 //! Throughout, matrices are row-major and dense (`rows x columns`), and arithmetic uses the accumulator of the
 //! element type. An `out` may be the same slice as one input of equal type where the kernel is elementwise, and
@@ -12,6 +12,7 @@
 pub mod attention;
 pub mod coded;
 pub mod custom;
+pub mod documents;
 pub mod elementwise;
 pub mod embedding;
 pub mod factored;
@@ -22,9 +23,12 @@ pub mod norm;
 pub mod optimiser;
 pub mod rows;
 
-pub use attention::{AttentionBackward, AttentionDropout, AttentionForward, AttentionShape, Rope};
+pub use attention::{
+    AttentionBackward, AttentionDropout, AttentionForward, AttentionJoin, AttentionShape, Rope,
+};
 pub use coded::{CodedAdamW, CodedAdamWTensor, CodedScales, CodedScalesTensor};
 pub use custom::{Custom, CustomArguments, CustomCost, CustomKernel, CustomNumber, DeviceCode};
+pub use documents::Documents;
 pub use elementwise::{
     AddBias, Axpby, Binary, BinaryOp, Cast, ColumnSum, Dropout, Fill, Region, Swiglu,
     SwigluBackward, Unary, UnaryBackward, UnaryOp,
@@ -78,11 +82,13 @@ pub enum Kernel {
     Rope(Rope),
     AttentionForward(AttentionForward),
     AttentionBackward(AttentionBackward),
+    AttentionJoin(AttentionJoin),
     SoftmaxStatistics(SoftmaxStatistics),
     CombineSoftmax(CombineSoftmax),
     CrossEntropyBackward(CrossEntropyBackward),
     EmbeddingForward(EmbeddingForward),
     EmbeddingBackward(EmbeddingBackward),
+    Documents(Documents),
     SumSquares(SumSquares),
     Largest(Largest),
     ExactSquares(ExactSquares),
@@ -132,11 +138,13 @@ impl Kernel {
             Kernel::Rope(_) => "rope",
             Kernel::AttentionForward(_) => "attention_forward",
             Kernel::AttentionBackward(_) => "attention_backward",
+            Kernel::AttentionJoin(_) => "attention_join",
             Kernel::SoftmaxStatistics(_) => "softmax_statistics",
             Kernel::CombineSoftmax(_) => "softmax_combine",
             Kernel::CrossEntropyBackward(_) => "cross_entropy_backward",
             Kernel::EmbeddingForward(_) => "embedding_forward",
             Kernel::EmbeddingBackward(_) => "embedding_backward",
+            Kernel::Documents(_) => "documents",
             Kernel::SumSquares(_) => "sum_squares",
             Kernel::Largest(_) => "largest",
             Kernel::ExactSquares(_) => "exact_squares",
@@ -186,11 +194,13 @@ impl Kernel {
             Kernel::Rope(args) => args.operands(visit),
             Kernel::AttentionForward(args) => args.operands(visit),
             Kernel::AttentionBackward(args) => args.operands(visit),
+            Kernel::AttentionJoin(args) => args.operands(visit),
             Kernel::SoftmaxStatistics(args) => args.operands(visit),
             Kernel::CombineSoftmax(args) => args.operands(visit),
             Kernel::CrossEntropyBackward(args) => args.operands(visit),
             Kernel::EmbeddingForward(args) => args.operands(visit),
             Kernel::EmbeddingBackward(args) => args.operands(visit),
+            Kernel::Documents(args) => args.operands(visit),
             Kernel::SumSquares(args) => args.operands(visit),
             Kernel::Largest(args) => args.operands(visit),
             Kernel::ExactSquares(args) => args.operands(visit),

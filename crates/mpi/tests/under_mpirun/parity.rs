@@ -42,7 +42,7 @@ fn cases(quick: bool) -> Vec<(&'static str, Config, f64)> {
     edit_gpt(&mut llama, |model| {
         (model.hidden, model.heads, model.kv_heads, model.mlp_hidden) = (64, 16, 8, 40);
     });
-    llama.training.recompute = true;
+    llama.training.recompute = true.into();
     let mut driven = config(Precision::F64);
     (driven.training.batch, driven.training.micro_batches) = (32, 4);
     driven.parallel.schedule = ScheduleKind::MessageDriven { in_flight: None };

@@ -20,6 +20,8 @@ pub enum Part {
     Weights,
     /// Its weights as forward and backward read them, in the type of activations.
     Values,
+    /// The values of the set's other version, if it has [two](super::SetOptions::versions).
+    Previous,
     /// A state tensor of the optimiser, by its index; codes, if the state is kept as codes.
     State(usize),
     /// The scales of these codes, by the index of the state: the [own](super::SetOptions::own) ones are read, and those that
@@ -125,6 +127,7 @@ impl ParameterSet {
                     continue;
                 }
                 Part::Values => (0..bucket.values.num_elements(), bucket.values.clone()),
+                Part::Previous => (0..bucket.values.num_elements(), bucket.previous()?.clone()),
                 Part::Weights => (bucket.range.clone(), bucket.weights()?),
                 Part::State(index) => (bucket.range.clone(), bucket.state(index)?),
                 Part::Gradient => match bucket.own_gradients()? {
@@ -230,6 +233,7 @@ impl ParameterSet {
         let most = most.max().unwrap_or(0);
         self.0.buckets.iter().filter(move |bucket| match part {
             Part::Weights | Part::Values => true,
+            Part::Previous => self.0.options.versions,
             // A state that no parameter has is an error of the caller.
             Part::State(index) if index < most => index < bucket.state.num_states(),
             Part::Scales(_) => bucket.scales.is_some(),
@@ -245,6 +249,7 @@ impl ParameterSet {
         let (context, subject) = (&self.0.context, Subject::Gradients);
         match part {
             Part::Values => Ok(bucket.values.clone()),
+            Part::Previous => bucket.previous().cloned(),
             Part::Weights if !bucket.state.has_master() => Ok(bucket.values.clone()),
             Part::Weights => bucket.whole(context, subject, &bucket.weights()?),
             Part::State(index) => bucket.whole(context, subject, &bucket.state(index)?),
@@ -297,6 +302,7 @@ fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
         Part::Gradient if bucket.shards_gradients() => upload_if_any(&bucket.gradients, own),
         Part::Gradient => upload_if_any(&bucket.gradients, flat),
         Part::Values => bucket.values.upload_f64(flat),
+        Part::Previous => bucket.previous()?.upload_f64(flat),
         Part::Weights => {
             bucket.values.upload_f64(flat)?;
             bucket.state.set_master(own)

@@ -20,7 +20,7 @@ const LEAST_ELEMENTS: usize = 4096;
 const LEAST_COLUMNS: usize = 16;
 
 /// The scales of a bucket's states.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Scales {
     /// Those of all states, one after the other.
     pub(super) all: Tensor,

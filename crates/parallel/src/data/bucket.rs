@@ -9,11 +9,20 @@ use super::{
 use crate::{Context, Parameter, Purpose, counters::Subject, parameter::Home};
 use grid::{Axis, shard_range};
 use hal::Counts;
-use std::{ops::Range, rc::Rc};
+use std::{cell::OnceCell, ops::Range, rc::Rc};
 use tensor::{DType, Error, MemoryKind, ReduceOp, Result, Stream, Tensor, ops};
 
 // Parameters start at multiples of this many elements, so that vector loads of each are aligned.
 const ALIGNMENT: usize = 16;
+
+/// Where a second version of parameters has its gradients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionGradients {
+    /// In memory of its own: backward passes of a step on one version may begin before the update of the other.
+    Own,
+    /// In that of the first version: they begin after it.
+    Shared,
+}
 
 /// Parameters whose gradients are summed over the same axes, contiguous in memory.
 #[derive(Debug)]
@@ -39,6 +48,8 @@ pub(super) struct Bucket {
     pub(super) range: Range<usize>,
     shards_gradients: bool,
     counts: Counts,
+    /// The values of the same bucket in the set's other version, if it has one.
+    pub(super) previous: OnceCell<Tensor>,
 }
 
 impl Bucket {
@@ -47,6 +58,7 @@ impl Bucket {
         numbered: Vec<(Parameter, usize)>,
         (tied, uses): (Option<Vec<usize>>, usize),
         (options, store): (&super::SetOptions, Option<&Rc<StateStore>>),
+        other: Option<(&Bucket, VersionGradients)>,
         (set, bucket): (&Rc<()>, usize),
     ) -> Result<Bucket> {
         let parameters: Vec<Parameter> = numbered
@@ -85,12 +97,14 @@ impl Bucket {
         let first = parameters.first().filter(|_| trains);
         let num_states = first.map_or(0, |first| options.states_of(first));
         let is_whole = first.is_some_and(|first| options.is_whole(first));
-        let gradients = trains
-            .then(|| {
+        let gradients = match other {
+            Some((other, VersionGradients::Shared)) => other.gradients.clone(),
+            _ if !trains => None,
+            _ => {
                 let len = if shards_gradients { range.len() } else { len };
-                zeros(MemoryKind::Gradients, accumulator, len)
-            })
-            .transpose()?;
+                Some(zeros(MemoryKind::Gradients, accumulator, len)?)
+            }
+        };
         let coded = first.filter(|first| options.is_coded(first));
         let of_state = first.map_or(accumulator, |first| options.dtype_of(Part::State(0), first));
         let tensors = StateTensors {
@@ -99,9 +113,15 @@ impl Bucket {
             dtypes: [of_state, accumulator],
             has_master: options.dtype != accumulator && trains,
         };
-        let state = BucketState::allocate(device, store, &tensors, ALIGNMENT)?;
-        let scales =
-            coded.map(|_| Scales::allocate(context, &parameters, (num_states, accumulator)));
+        let (state, scales) = match other {
+            Some((other, _)) => (other.state.clone(), other.scales.clone()),
+            None => {
+                let of_states = (num_states, accumulator);
+                let scales = coded.map(|_| Scales::allocate(context, &parameters, of_states));
+                let state = BucketState::allocate(device, store, &tensors, ALIGNMENT)?;
+                (state, scales.transpose()?)
+            }
+        };
         let whole_gradients = gradients.as_ref().filter(|_| !shards_gradients);
         for (at, ((parameter, index), place)) in numbered.iter().zip(&places).enumerate() {
             let view = |flat: &Tensor| {
@@ -130,12 +150,22 @@ impl Bucket {
             values,
             gradients,
             state,
-            scales: scales.transpose()?,
+            scales,
             is_whole,
             range,
             shards_gradients,
             counts,
+            previous: OnceCell::new(),
         })
+    }
+
+    /// The values of the other version.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is none.
+    pub(super) fn previous(&self) -> Result<&Tensor> {
+        let none = || Error::invalid("previous weights", "one version", "a set of two versions");
+        self.previous.get().ok_or_else(none)
     }
 
     /// Elements of the flat buffers.

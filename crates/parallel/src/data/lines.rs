@@ -12,7 +12,7 @@ use std::ops::Range;
 use tensor::{DType, Error, MemoryKind, Result, Tensor, ops};
 
 /// The means of a set.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct LineMeans {
     /// Those of the rows of all parameters, then those of their columns.
     pub(super) means: Tensor,

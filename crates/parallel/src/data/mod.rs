@@ -35,6 +35,7 @@ mod transform;
 mod update;
 
 pub use access::Part;
+pub use bucket::VersionGradients;
 pub use factored::Factoring;
 pub use placement::StatePlacement;
 pub use set::{ParameterSet, SetOptions, Tied};

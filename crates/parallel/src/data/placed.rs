@@ -6,7 +6,7 @@ use tensor::{DType, Device, MemoryKind, Result, Tensor};
 
 /// Tensors of one length, of which each piece holds the same range: first the states, then the weights in the accumulator
 /// type, if they are among them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PlacedState {
     pub(super) store: Rc<StateStore>,
     first_piece: usize,

@@ -1,14 +1,14 @@
-//! Where the optimiser's state is, and the store that holds what is not on the device.
+//! Where a kind of state is, and the store that holds the optimiser's if it is not on the device.
 
 use crate::Context;
 use offload::{FileSystem, Place, Store};
 use std::{cell::RefCell, path::PathBuf, rc::Rc, sync::Arc};
 use tensor::{DType, Device, MemoryKind, Result, Stream, StreamKind, Tensor};
 
-/// Where the optimiser's state is between steps, and the weights in the accumulator type where the model computes in a
-/// narrower one.
+/// Where state is while nothing uses it: the optimiser's between steps, with the weights in the accumulator type where the
+/// model computes in a narrower one; or activations between forward and backward.
 ///
-/// State beyond the device comes to it in pieces. While the update of one runs, the next is fetched and the one before returns.
+/// State beyond the device moves in pieces. While the update of one runs, the next is fetched and the one before returns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StatePlacement {
     /// On the device.
@@ -45,13 +45,15 @@ impl StatePlacement {
         }
     }
 
-    fn place(&self) -> Place {
+    /// The place beyond the device, if state is there.
+    pub(crate) fn place(&self) -> Option<Place> {
         match self {
-            StatePlacement::Files { folder, .. } => Place::Files {
+            StatePlacement::Device => None,
+            StatePlacement::Host { .. } => Some(Place::Host),
+            StatePlacement::Files { folder, .. } => Some(Place::Files {
                 disk: Arc::new(FileSystem),
                 folder: folder.clone(),
-            },
-            _ => Place::Host,
+            }),
         }
     }
 }
@@ -82,12 +84,12 @@ impl StateStore {
         placement: &StatePlacement,
         dtype: DType,
     ) -> Result<Option<Rc<StateStore>>> {
-        if !placement.is_beyond() {
+        let Some(place) = placement.place() else {
             return Ok(None);
-        }
+        };
         let device = context.device();
         let place = match device.capabilities().holds_values {
-            true => placement.place(),
+            true => place,
             false => Place::Nowhere,
         };
         let kind = match placement {

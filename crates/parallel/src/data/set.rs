@@ -3,7 +3,7 @@
 use super::{
     Sharding, StatePlacement,
     addends::Addends,
-    bucket::Bucket,
+    bucket::{Bucket, VersionGradients},
     classes::{classes, split},
     lines::LineMeans,
     placement::StateStore,
@@ -20,7 +20,7 @@ use std::{
     fmt,
     rc::Rc,
 };
-use tensor::{DType, Error, Result, Tensor};
+use tensor::{DType, Error, Result, Tensor, ops};
 
 /// The purpose of the buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct SetOptions {
     pub sharding: Sharding,
     /// Where the optimiser's state is.
     pub placement: StatePlacement,
+    /// Whether the set is one of two [versions](ParameterSet::version) of its parameters.
+    pub versions: bool,
 }
 
 impl SetOptions {
@@ -55,6 +57,7 @@ impl SetOptions {
             factors: false,
             sharding: Sharding::None,
             placement: StatePlacement::Device,
+            versions: false,
         }
     }
 
@@ -135,6 +138,65 @@ impl ParameterSet {
         tied: &[Tied],
         options: SetOptions,
     ) -> Result<ParameterSet> {
+        ParameterSet::make(context, parameters, tied, options, None)
+    }
+
+    /// A second version of this set's parameters, which are declared once more: with values of its own, `gradients` as that says, and
+    /// the same state of the optimiser. [`catch_up`](Self::catch_up) brings it to the values of this one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a set without [`SetOptions::versions`], for one that has a version already, and for other
+    /// parameters; as [`allocate`](Self::allocate).
+    pub fn version(
+        &self,
+        parameters: Vec<Parameter>,
+        tied: &[Tied],
+        gradients: VersionGradients,
+    ) -> Result<ParameterSet> {
+        let invalid = |found: &str| {
+            let needed = "the same parameters for a first other version, in a set of two";
+            Err(Error::invalid("version of parameters", found, needed))
+        };
+        let names = |all: &[Parameter]| -> Vec<(String, Vec<usize>)> {
+            let name = |one: &Parameter| (one.name().to_owned(), one.local_shape().to_vec());
+            all.iter().map(name).collect()
+        };
+        if !self.0.options.versions {
+            return invalid("a set of one version");
+        }
+        if names(&parameters) != names(&self.0.parameters) {
+            return invalid("other parameters");
+        }
+        let options = self.0.options.clone();
+        let of = Some((self, gradients));
+        let other = ParameterSet::make(&self.0.context, parameters, tied, options, of)?;
+        for (own, of_other) in self.0.buckets.iter().zip(&other.0.buckets) {
+            let is_first = own.previous.set(of_other.values.clone()).is_ok();
+            if !is_first || of_other.previous.set(own.values.clone()).is_err() {
+                return invalid("a set that has another version");
+            }
+        }
+        Ok(other)
+    }
+
+    /// Sets the values to those of the other version, after all work that reads the ones that were here.
+    ///
+    /// # Cost
+    /// A copy of the weights, in the type of activations.
+    /// # Errors
+    /// [`Error::Invalid`] for a set without another version; those of the device.
+    pub fn catch_up(&self) -> Result<()> {
+        let mut buckets = self.0.buckets.iter();
+        buckets.try_for_each(|bucket| ops::copy(bucket.previous()?, &bucket.values))
+    }
+
+    fn make(
+        context: &Context,
+        parameters: Vec<Parameter>,
+        tied: &[Tied],
+        options: SetOptions,
+        other: Option<(&ParameterSet, VersionGradients)>,
+    ) -> Result<ParameterSet> {
         check_names(&parameters)?;
         if options.codes && options.num_states != 2 {
             let found = format!("{} states of 8-bit codes", options.num_states);
@@ -160,7 +222,10 @@ impl ParameterSet {
         };
         let sum_bytes = options.dtype.accumulator().bytes();
         let token = Rc::new(());
-        let store = StateStore::new(context, &options.placement, options.dtype.accumulator())?;
+        let store = match other {
+            Some(_) => None,
+            None => StateStore::new(context, &options.placement, options.dtype.accumulator())?,
+        };
         let mut buckets = Vec::new();
         for class in classes(context, &parameters, tied, &options) {
             for group in split(
@@ -173,6 +238,7 @@ impl ParameterSet {
                     group,
                     (class.tie.clone(), class.uses),
                     (&options, store.as_ref()),
+                    other.map(|(other, gradients)| (&other.0.buckets[buckets.len()], gradients)),
                     place,
                 )?);
             }
@@ -180,7 +246,10 @@ impl ParameterSet {
         if let Some(store) = &store {
             store.reserve(context.device())?;
         }
-        let lines = LineMeans::allocate(context, &parameters, &options)?;
+        let lines = match other {
+            Some((other, _)) => other.0.lines.clone(),
+            None => LineMeans::allocate(context, &parameters, &options)?,
+        };
         let progress = Progress {
             addends: vec![0; parameters.len()],
             reduced: vec![false; buckets.len()],

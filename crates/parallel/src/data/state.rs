@@ -5,7 +5,7 @@ use std::rc::Rc;
 use tensor::{DType, Device, Error, MemoryKind, Result, Tensor};
 
 /// State tensors, and the weights if those that a forward reads have another type.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum BucketState {
     OnDevice {
         states: Vec<Tensor>,

@@ -110,6 +110,30 @@ impl Group {
         }
     }
 
+    /// Several [`all_reduce`](Group::all_reduce) that progress together, each on its own tensor.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Group::all_reduce); [`Error::Invalid`](crate::Error::Invalid) also when two of the tensors overlap.
+    pub fn all_reduces(
+        &self,
+        context: &Context,
+        subject: Subject,
+        stream: &Stream,
+        tensors: &[&Tensor],
+        op: ReduceOp,
+    ) -> Result<()> {
+        let mut flat = Vec::with_capacity(tensors.len());
+        for &tensor in tensors {
+            let (elements, bytes) = (tensor.num_elements(), tensor.bytes());
+            context.count(self.axis, Operation::AllReduce, subject, bytes);
+            match self.levels(context, Operation::AllReduce, elements, bytes) {
+                Some(levels) => levels.all_reduce(context, stream, tensor, op)?,
+                None => flat.push(tensor),
+            }
+        }
+        self.communicator.all_reduces(stream, &flat, op)
+    }
+
     /// Every rank receives the concatenation of all `part` in `whole`; `counts` holds the parts' elements.
     ///
     /// # Errors
@@ -194,6 +218,33 @@ impl Group {
     ) -> Result<()> {
         context.count(self.axis, Operation::AllToAll, subject, send.bytes());
         self.communicator.all_to_all(stream, send, recv)
+    }
+
+    /// Queues a point that the stream passes once the streams of all ranks have reached it.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Group::all_reduce).
+    pub fn barrier(&self, stream: &Stream) -> Result<()> {
+        self.communicator.barrier(stream)
+    }
+
+    /// Sends `send` to the next rank of the group, and receives `recv` from the one before; the last rank's next is the first.
+    ///
+    /// # Errors
+    /// As [`broadcast`](Group::broadcast).
+    pub(crate) fn pass_on(
+        &self,
+        context: &Context,
+        subject: Subject,
+        stream: &Stream,
+        [send, recv]: [&Tensor; 2],
+    ) -> Result<()> {
+        context.count(self.axis, Operation::Send, subject, send.bytes());
+        context.count(self.axis, Operation::Recv, subject, recv.bytes());
+        let (rank, size) = (self.rank(), self.size());
+        let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
+        self.communicator
+            .send_recv(stream, (send, next), (recv, before))
     }
 
     /// Reduces plain host numbers over the group, in place: metrics, counts, votes.

@@ -12,6 +12,8 @@ pub enum Purpose {
     Scatter,
     /// Reductions of gradient buckets.
     Bucket,
+    /// Keys and values, and their gradients, from rank to rank of Context.
+    Keys,
     /// Activations between pipeline stages.
     Activation,
     /// Gradients between pipeline stages.

@@ -133,6 +133,13 @@ impl DTensor {
         self.var.tensor()
     }
 
+    /// Every tensor that this value holds.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        std::iter::once(&self.var)
+            .chain(self.all.get())
+            .map(Var::tensor)
+    }
+
     /// The same with its place on the tape.
     pub(crate) fn held_var(&self) -> &Var {
         &self.var

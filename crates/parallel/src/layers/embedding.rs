@@ -67,7 +67,7 @@ pub fn embedding(pass: &Pass, table: &Parameter, ids: &Tensor) -> Result<DTensor
     };
     let wanted = Share {
         tokens: pass.cuts_tokens(),
-        runs: true,
+        runs: pass.spreads_runs(),
     };
     let spread = Spread::of(context, ids.shape(), wanted);
     // Ranks look up their own ids; but ranks of X that hold different rows of the table those of all their runs.

@@ -279,44 +279,52 @@ fn unshared(values: Tensor) -> Result<Tensor> {
     Ok(copy)
 }
 
-/// The full logits of one row, for sampling: `vocabulary` numbers on the host of every rank of X.
+/// The full logits of each row, for sampling: `vocabulary` numbers on the host of every rank of X that `reads` them.
 ///
 /// # Shapes
-/// `logits`: 1 x vocabulary/X.
+/// `logits`: rows x vocabulary/X.
 /// # Cost
-/// An all-gather of the row over X.
+/// An all-gather of the rows over X.
 /// # Errors
-/// [`Error::Invalid`] for more than one row; those of the collective; [`Error::NoValues`] on a device without values.
-pub fn whole_logits(logits: &DTensor, vocabulary: usize) -> Result<Vec<f64>> {
-    let (context, row) = (logits.context(), logits.tensor()?);
-    if row.num_rows() != 1 {
-        return Err(Error::invalid(
-            "whole_logits",
-            format!("{} rows", row.num_rows()),
-            "1",
-        ));
-    }
-    let whole = match context.group(Axis::X, Purpose::Main)? {
-        None => row.clone(),
+/// Those of the collective; [`Error::NoValues`] on a device without values.
+pub fn whole_logits(logits: &DTensor, vocabulary: usize, reads: bool) -> Result<Vec<Vec<f64>>> {
+    let (context, own) = (logits.context(), logits.tensor()?);
+    let (rows, features) = (own.num_rows(), logits.features());
+    let group = context.group(Axis::X, Purpose::Main)?;
+    let ranks = group.as_ref().map_or(1, |group| group.size());
+    let widths: Vec<usize> = (0..ranks)
+        .map(|rank| feature_range(features, ranks, rank).len())
+        .collect();
+    let whole = match group {
+        None => own.clone(),
         Some(group) => {
-            let features = logits.features();
-            let counts = (0..group.size())
-                .map(|rank| feature_range(features, group.size(), rank).len())
-                .collect();
-            let whole = context.buffer(row.dtype(), &[1, features])?;
+            let whole = context.buffer(own.dtype(), &[rows * features])?;
+            let counts = widths.iter().map(|width| rows * width).collect();
             let compute = context.device().compute();
             group.all_gather(
                 context,
                 Subject::Loss,
                 &compute,
-                row,
+                own,
                 &whole,
                 &Counts::Uneven(counts),
             )?;
             whole
         }
     };
-    let mut numbers = whole.to_f64()?;
-    numbers.truncate(vocabulary);
-    Ok(numbers)
+    if !reads {
+        return Ok(Vec::new());
+    }
+    // Each rank's columns of all rows, one rank after the other.
+    let numbers = whole.to_f64()?;
+    let mut all = vec![Vec::with_capacity(features); rows];
+    let mut first = 0;
+    for width in widths {
+        for (row, whole) in all.iter_mut().enumerate() {
+            whole.extend_from_slice(&numbers[first + row * width..][..width]);
+        }
+        first += rows * width;
+    }
+    all.iter_mut().for_each(|row| row.truncate(vocabulary));
+    Ok(all)
 }

@@ -6,7 +6,7 @@
 //! once more over Z.
 //!
 //! Read in this order: `dtensor`, `linear`, `gather` and `scatter` (weights over Z, with OAG and ORS), `norm`,
-//! `embedding`, `attention`, `loss`, `dropout`, `redistribute`, `spread`, `recompute`; then the operations from which
+//! `embedding`, `attention`, `places`, `loss`, `dropout`, `redistribute`, `spread`, `recompute`; then the operations from which
 //! model authors write layers: `elementwise`, `features`, `rows`, `dims`, `choose`, `matmul`.
 
 pub mod attention;
@@ -22,6 +22,7 @@ pub mod linear;
 pub mod loss;
 mod matmul;
 pub mod norm;
+mod places;
 pub mod recompute;
 mod redistribute;
 mod rows;
@@ -34,4 +35,5 @@ pub use embedding::embedding;
 pub use linear::{Linear, LinearKind, Storage, linear, linear_gelu};
 pub use loss::{Loss, cross_entropy, whole_logits};
 pub use norm::norm;
+pub use places::{document_starts, newest, places, places_in_documents};
 pub use recompute::recompute;

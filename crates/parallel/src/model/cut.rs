@@ -41,17 +41,25 @@ pub struct Link {
 }
 
 impl Cut {
-    /// Cuts a model so that the largest cost of a part is minimal.
+    /// Cuts a model into parts of these numbers of segments, or without them so that the largest cost of a part is minimal.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a model without segments, more parts than segments, no stages or chunks, a cost that is
-    /// negative or not a finite number, and routes that do not lead from a segment to a later one or that give a
+    /// [`Error::Invalid`] for a model without segments, more parts than segments, no stages or chunks, numbers that are not one
+    /// for each part, at least 1, and all segments in sum, a cost that is negative or not a finite number, and routes that do not lead from a segment to a later one or that give a
     /// segment two wires with one name.
-    pub fn new(model: &dyn Model, parameters: &[Parameter], stages: Stages) -> Result<Cut> {
+    pub fn new(
+        model: &dyn Model,
+        parameters: &[Parameter],
+        stages: Stages,
+        depths: Option<&[usize]>,
+    ) -> Result<Cut> {
         let costs = Cut::costs(model, parameters)?;
         let routes = model.routes();
         check_routes(&routes, costs.len())?;
-        let parts = Cut::parts(&costs, stages)?;
+        let parts = match depths {
+            Some(depths) => Cut::stated(depths, costs.len(), stages)?,
+            None => Cut::parts(&costs, stages)?,
+        };
         let wires = wires(&routes);
         let links = links(&parts, stages, &wires);
         let mut entering = vec![Vec::new(); costs.len() + 1];
@@ -70,6 +78,13 @@ impl Cut {
         })
     }
 
+    /// The segments of the parts that lie on this stage.
+    pub(crate) fn parts_of(&self, stage: usize) -> impl Iterator<Item = Range<usize>> + '_ {
+        let parts = self.parts.iter().enumerate();
+        let own = parts.filter(move |(part, _)| self.stages.location(*part).stage == stage);
+        own.map(|(_, segments)| segments.clone())
+    }
+
     /// The segments of each part, so that the largest cost of a part is minimal.
     ///
     /// # Errors
@@ -81,6 +96,34 @@ impl Cut {
             let needed = format!("at most {} parts in all ({error})", costs.len());
             Error::invalid("pipeline", found, needed)
         })
+    }
+
+    /// The segments of each part, if the parts have these numbers of segments, from the first part to the last.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] unless there is a number for each part, each is at least 1, and their sum is that of the segments.
+    pub fn stated(
+        depths: &[usize],
+        num_segments: usize,
+        stages: Stages,
+    ) -> Result<Vec<Range<usize>>> {
+        let mut end = 0_usize;
+        let ranges = depths.iter().map(|depth| {
+            let start = end;
+            end = end.saturating_add(*depth);
+            start..end
+        });
+        let ranges: Vec<Range<usize>> = ranges.collect();
+        match ranges.len() == stages.num_parts() && end == num_segments && !depths.contains(&0) {
+            true => Ok(ranges),
+            false => {
+                let needed = format!(
+                    "{} numbers of at least 1 whose sum is {num_segments}, the segments of each part",
+                    stages.num_parts()
+                );
+                Err(Error::invalid("stages", format!("{depths:?}"), needed))
+            }
+        }
     }
 
     /// The cost per row of each segment: as the model declares it, or two flop per element of a weight matrix.
@@ -263,6 +306,17 @@ pub(crate) fn hops(
 mod tests {
     use super::*;
     use crate::pipeline::schedule::Placement;
+
+    #[test]
+    fn stated_depths_are_the_parts_or_one_sentence() {
+        let stated = |depths: &[usize]| Cut::stated(depths, 6, Stages::plain(3));
+        assert_eq!(stated(&[1, 3, 2]).unwrap(), [0..1, 1..4, 4..6]);
+        for wrong in [&[3, 3][..], &[1, 2, 2], &[0, 3, 3], &[1, 1, usize::MAX]] {
+            let text = stated(wrong).unwrap_err().to_string();
+            let needed = "needs 3 numbers of at least 1 whose sum is 6, the segments of each part";
+            assert_eq!(text, format!("stages: {wrong:?}, {needed}"));
+        }
+    }
 
     #[test]
     fn a_wire_goes_once_to_each_stage() {

@@ -32,6 +32,11 @@ pub trait Model {
         None
     }
 
+    /// The kind of a segment, by which settings select it, such as `attention`. By default all are of the kind `segment`.
+    fn kind(&self, _segment: usize) -> &str {
+        "segment"
+    }
+
     /// The wires between segments; by default one wire called `x` from each segment to the next and to the
     /// objective.
     fn routes(&self) -> Vec<Route> {
@@ -52,6 +57,16 @@ pub trait Model {
     /// Whatever a layer reports.
     fn objective(&self, input: &Input<'_>, wires: Wires) -> Result<Loss>;
 
+    /// Whether the model can run on the new tokens of a sequence alone, while its layers keep keys and values of the earlier
+    /// ones ([`cache`](crate::cache)). By default it cannot, and generation runs complete sequences for each token.
+    ///
+    /// It can if earlier tokens are met in [`attention`](fn@crate::layers::attention) alone, and the places of tokens come from
+    /// [`rope`](crate::layers::rope), [`places`](crate::layers::places) or [`places_in_documents`](crate::layers::places_in_documents).
+    /// To shorten its last segment, it may take only the [`newest`](crate::layers::newest) token.
+    fn is_incremental(&self) -> bool {
+        false
+    }
+
     /// Runs of segments that recomputation, if enabled, treats as one: only the inputs of a run are kept. By
     /// default each segment is its own run, except the last one, whose backward directly follows its forward.
     fn recomputed(&self) -> Vec<Range<usize>> {
@@ -70,6 +85,10 @@ impl<M: Model + ?Sized> Model for Box<M> {
         (**self).cost(segment)
     }
 
+    fn kind(&self, segment: usize) -> &str {
+        (**self).kind(segment)
+    }
+
     fn routes(&self) -> Vec<Route> {
         (**self).routes()
     }
@@ -80,6 +99,10 @@ impl<M: Model + ?Sized> Model for Box<M> {
 
     fn objective(&self, input: &Input<'_>, wires: Wires) -> Result<Loss> {
         (**self).objective(input, wires)
+    }
+
+    fn is_incremental(&self) -> bool {
+        (**self).is_incremental()
     }
 
     fn recomputed(&self) -> Vec<Range<usize>> {

@@ -13,6 +13,7 @@ pub(crate) use later::Later;
 
 use crate::{
     Context, DTensor, Reproducible, RowCut,
+    cache::CachedRows,
     data::ParameterSet,
     layers::{gather::Gatherer, scatter::Scatterer},
     work::Ledger,
@@ -50,6 +51,8 @@ pub struct Pass {
     later: Rc<later::List>,
     // The ledger, if the model's work is being counted.
     ledger: Option<Rc<Ledger>>,
+    // The sequences of which this is a pass over new tokens.
+    cached: Option<CachedRows>,
 }
 
 /// State shared by all passes over one batch.
@@ -92,6 +95,7 @@ impl Pass {
             uses: Rc::default(),
             later: Rc::default(),
             ledger: None,
+            cached: None,
         }
     }
 
@@ -121,6 +125,7 @@ impl Pass {
             uses: Rc::default(),
             later: Rc::default(),
             ledger: None,
+            cached: None,
         })
     }
 
@@ -199,9 +204,35 @@ impl Pass {
         }
     }
 
-    /// Whether values that enter the model are cut over Context. Also where work is counted, as for any grid.
+    /// Whether this is a pass over the [new tokens](crate::cache::NewTokens) of sequences.
+    pub fn is_incremental(&self) -> bool {
+        self.cached.is_some()
+    }
+
+    /// The same pass, over new tokens of these sequences.
+    pub(crate) fn with_cached(&self, rows: CachedRows) -> Pass {
+        Pass {
+            cached: Some(rows),
+            ..self.clone()
+        }
+    }
+
+    /// The rows of a pass over new tokens.
+    pub(crate) fn cached(&self) -> Option<&CachedRows> {
+        self.cached.as_ref()
+    }
+
+    /// Whether sums over X may leave runs of vectors. It saves memory, of which new tokens take little, and the fewest of them
+    /// cannot be cut.
+    pub(crate) fn spreads_runs(&self) -> bool {
+        self.cached.is_none()
+    }
+
+    /// Whether values that enter the model are cut over Context. Also where work is counted, as for any grid. New tokens are
+    /// on all ranks of Context, as the keys are that they attend to.
     pub(crate) fn cuts_tokens(&self) -> bool {
-        self.context().degree(Axis::Context) > 1 || self.ledger.is_some()
+        let is_cut = self.context().degree(Axis::Context) > 1 && self.cached.is_none();
+        is_cut || self.ledger.is_some()
     }
 
     /// The ledger in which work is being counted.

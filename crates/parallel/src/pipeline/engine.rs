@@ -1,18 +1,40 @@
 //! Executes a schedule on one stage.
 
-use super::{driven, plan::SchedulePlan, schedule::Action, stage::Stage};
+use super::{
+    driven,
+    plan::SchedulePlan,
+    schedule::{Action, Overlapped, StepAction},
+    stage::Stage,
+};
 use grid::Axis;
 use tensor::Result;
 
 /// Runs the forward and backward passes of a step on this rank's stage.
 ///
+/// If the schedule goes on into the next step, `ahead` says whether passes of this step were run in the one before, and `next` is
+/// the batch of the next one, if it is known; otherwise neither is.
+///
 /// # Errors
 /// Those of layers and messages.
-pub(super) fn run(stage: &mut Stage<'_>, schedule: &SchedulePlan) -> Result<()> {
+pub(super) fn run<'a>(
+    stage: &mut Stage<'a>,
+    schedule: &SchedulePlan,
+    (ahead, mut next): (bool, Option<&mut Stage<'a>>),
+) -> Result<()> {
+    let index = stage.pipeline.context().index(Axis::Pipeline);
     match schedule {
         SchedulePlan::Listed(schedule) => {
-            let index = stage.pipeline.context().index(Axis::Pipeline);
-            listed(stage, &schedule.stages[index], schedule.splits_backward)
+            let own = |action: &Action| StepAction {
+                action: *action,
+                is_next: false,
+            };
+            let list: Vec<StepAction> = schedule.stages[index].iter().map(own).collect();
+            listed((stage, None), &list, schedule.splits_backward)
+        }
+        SchedulePlan::Overlapped(overlapped) => {
+            let list = overlapped.step(index, ahead, next.is_some());
+            listed((stage, next.as_deref_mut()), &list, false)?;
+            next.map_or(Ok(()), |next| receive_ahead(next, overlapped, index))
         }
         SchedulePlan::Driven { in_flight, .. } => driven::run(stage, *in_flight),
     }
@@ -20,32 +42,65 @@ pub(super) fn run(stage: &mut Stage<'_>, schedule: &SchedulePlan) -> Result<()> 
 
 // Receives are queued one pass ahead of their use, so that messages overlap with compute. The first receive of
 // a link waits for its turn, because the host must learn from the sender what will arrive.
-fn listed(stage: &mut Stage<'_>, actions: &[Action], splits_backward: bool) -> Result<()> {
+fn listed<'a>(
+    (stage, mut next): (&mut Stage<'a>, Option<&mut Stage<'a>>),
+    actions: &[StepAction],
+    splits_backward: bool,
+) -> Result<()> {
     let mut received = 0;
-    for (index, action) in actions.iter().enumerate() {
-        let is_pass = matches!(action, Action::Forward { .. } | Action::Backward { .. });
-        let until = if is_pass {
+    for (index, step) in actions.iter().enumerate() {
+        let until = if is_pass(step) {
             next_pass(actions, index)
         } else {
             index + 1
         };
         while received < until {
+            let StepAction { action, is_next } = actions[received];
+            let of_action = of(stage, next.as_deref_mut(), is_next);
             let ahead = received > index;
-            if ahead && !can_be_ahead(stage, &actions[received]) {
+            if ahead && !can_be_ahead(of_action, &action) {
                 break;
             }
-            receive(stage, &actions[received])?;
+            receive(of_action, &action)?;
             received += 1;
         }
-        act(stage, action, splits_backward)?;
+        let of_step = of(stage, next.as_deref_mut(), step.is_next);
+        act(of_step, &step.action, splits_backward)?;
     }
     Ok(())
 }
 
+// The stage's work on the batch of the step, or on the next one.
+fn of<'s, 'a>(
+    stage: &'s mut Stage<'a>,
+    next: Option<&'s mut Stage<'a>>,
+    is_next: bool,
+) -> &'s mut Stage<'a> {
+    match next {
+        Some(next) if is_next => next,
+        _ => stage,
+    }
+}
+
+// A step ends when everything that was sent in it has been received: what follows may be an evaluation, whose messages take the
+// same channels.
+fn receive_ahead(next: &mut Stage<'_>, overlapped: &Overlapped, index: usize) -> Result<()> {
+    let [forwards, backwards] = overlapped.ahead(index);
+    next.receive_sent(
+        |from| forwards..overlapped.ahead(from)[0],
+        |from| backwards..overlapped.ahead(from)[1],
+    )
+}
+
+fn is_pass(step: &StepAction) -> bool {
+    matches!(
+        step.action,
+        Action::Forward { .. } | Action::Backward { .. }
+    )
+}
+
 // Index of the pass after the one at `index`; receives before it may be queued now.
-fn next_pass(actions: &[Action], index: usize) -> usize {
-    let is_pass =
-        |action: &Action| matches!(action, Action::Forward { .. } | Action::Backward { .. });
+fn next_pass(actions: &[StepAction], index: usize) -> usize {
     let after = actions.iter().skip(index + 1).position(is_pass);
     after.map_or(actions.len(), |offset| index + 1 + offset)
 }

@@ -2,7 +2,7 @@
 //!
 //! [`schedule`] makes and checks lists of actions. [`Pipeline`] is a model on its stages. `part` runs the
 //! segments of one part, and `channel` moves wires between parts. `stage` does both for a batch, in the order
-//! that `engine` reads from a list, or that `driven` derives from the messages that arrive.
+//! that `engine` reads from a list, or that `driven` derives from the messages that arrive. `saver` moves what segments have saved.
 
 mod channel;
 mod driven;
@@ -14,10 +14,11 @@ mod part;
 )]
 mod pipeline;
 mod plan;
+mod saver;
 pub mod schedule;
 mod stage;
 
 pub(crate) use part::Program;
-pub use pipeline::{Options, Pipeline};
+pub use pipeline::{Built, Options, Pipeline};
 pub use plan::SchedulePlan;
 pub use schedule::ScheduleKind;

@@ -1,20 +1,24 @@
 //! Runs the segments of one part, whose wires stay on this rank.
 
+use super::saver::PartSaver;
 use crate::{
     DTensor, Pass,
     layers::{Loss, recompute},
+    memory::{PlaceKind, SegmentMemory},
     model::{Cut, Input, MicroBatch, Model, Wires},
     work::{Ledger, SegmentWork, WireWork},
 };
 use std::{ops::Range, rc::Rc};
-use tensor::{Error, Result};
+use tensor::{Error, Result, Tensor};
 
 /// A model with its cut, as one rank runs it.
 #[derive(Clone)]
 pub(crate) struct Program {
     pub(crate) model: Rc<dyn Model>,
     pub(crate) cut: Rc<Cut>,
-    /// Runs of segments that are recomputed in backward; empty if recomputation is off.
+    /// What each segment does with what it keeps.
+    pub(crate) memory: Rc<[SegmentMemory]>,
+    /// Runs of segments that are recomputed as one; all of a run agree on their memory.
     pub(crate) recomputed: Rc<[Range<usize>]>,
 }
 
@@ -25,6 +29,11 @@ pub(super) struct Live(Vec<(usize, DTensor)>);
 impl Live {
     pub(super) fn put(&mut self, wire: usize, tensor: DTensor) {
         self.0.push((wire, tensor));
+    }
+
+    /// The tensors that wires hold.
+    pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.0.iter().flat_map(|(_, wire)| wire.tensors())
     }
 
     pub(super) fn get(&self, wire: usize) -> Result<&DTensor> {
@@ -61,6 +70,7 @@ impl Program {
         pass: &Pass,
         batch: &MicroBatch,
         live: &mut Live,
+        saver: &mut PartSaver<'_>,
     ) -> Result<()> {
         let segments = self.cut.segments(part);
         // The objective counts as a segment of the last part.
@@ -68,16 +78,16 @@ impl Program {
         let mut next = segments.start;
         while next < segments.end {
             let run = self.run_at(next, segments.end);
-            next = match run {
+            next = saver.segment(self.place(next), live, |live| match run {
                 Some(run) => {
                     self.recompute(&run, &held, pass, batch, live)?;
-                    run.end
+                    Ok(run.end)
                 }
                 None => {
                     self.segment(next, &held, pass, batch, live)?;
-                    next + 1
+                    Ok(next + 1)
                 }
-            };
+            })?;
         }
         Ok(())
     }
@@ -125,6 +135,11 @@ impl Program {
     ) -> Result<Loss> {
         let wires = self.outputs(live)?;
         self.model.objective(&Input::new(pass, batch), wires)
+    }
+
+    /// Where what a segment keeps is between forward and backward.
+    pub(super) fn place(&self, segment: usize) -> PlaceKind {
+        self.memory[segment].place
     }
 
     // The run of recomputed segments that starts at `segment`, as far as this part holds it.

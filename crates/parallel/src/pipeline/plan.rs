@@ -1,6 +1,7 @@
 //! How the micro-batches of a step pass through the stages.
 
-use super::schedule::{self, Schedule, ScheduleKind, Stages};
+use super::schedule::{self, Overlapped, Schedule, ScheduleKind, Stages};
+use crate::data::VersionGradients;
 use tensor::{Error, Result};
 
 /// How the micro-batches of a step pass through the stages.
@@ -8,6 +9,8 @@ use tensor::{Error, Result};
 pub enum SchedulePlan {
     /// By a list of actions per stage.
     Listed(Schedule),
+    /// By such lists that go on from one step into the next, with two versions of the weights.
+    Overlapped(Overlapped),
     /// By the messages that arrive, with a limit on the micro-batches in flight on a stage.
     Driven {
         /// Micro-batches per step.
@@ -40,6 +43,12 @@ impl SchedulePlan {
                 in_flight: in_flight.unwrap_or(num_stages),
             });
         }
+        if kind.delays_gradients() {
+            let overlapped =
+                schedule::pipedream_2bw(num_stages, num_micro_batches).map_err(refuse)?;
+            schedule::check_overlapped(&overlapped).map_err(refuse)?;
+            return Ok(SchedulePlan::Overlapped(overlapped));
+        }
         let listed = schedule::build(kind, num_stages, num_micro_batches).map_err(refuse)?;
         schedule::check(&listed).map_err(refuse)?;
         Ok(SchedulePlan::Listed(listed))
@@ -49,9 +58,28 @@ impl SchedulePlan {
     pub fn num_micro_batches(&self) -> usize {
         match self {
             SchedulePlan::Listed(schedule) => schedule.num_micro_batches,
+            SchedulePlan::Overlapped(overlapped) => overlapped.num_micro_batches,
             SchedulePlan::Driven {
                 num_micro_batches, ..
             } => *num_micro_batches,
+        }
+    }
+
+    /// Versions of the weights that a stage holds.
+    pub fn num_versions(&self) -> usize {
+        match self {
+            SchedulePlan::Overlapped(_) => 2,
+            SchedulePlan::Listed(_) | SchedulePlan::Driven { .. } => 1,
+        }
+    }
+
+    /// Where a stage has the gradients of a second version.
+    pub fn version_gradients(&self, stage: usize) -> VersionGradients {
+        match self {
+            SchedulePlan::Overlapped(overlapped) if overlapped.ahead(stage)[1] > 0 => {
+                VersionGradients::Own
+            }
+            _ => VersionGradients::Shared,
         }
     }
 
@@ -62,7 +90,7 @@ impl SchedulePlan {
                 number,
                 ..schedule.arrangement()
             },
-            SchedulePlan::Driven { .. } => Stages::plain(number),
+            SchedulePlan::Overlapped(_) | SchedulePlan::Driven { .. } => Stages::plain(number),
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::{
     channel::{Signature, WireSpec, signature},
-    part::Live,
+    part::{Live, Program},
     pipeline::Pipeline,
+    saver::PartSaver,
     schedule::ChunkLocation,
 };
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
     pass::Later,
 };
 use grid::Axis;
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range, rc::Rc};
 use tensor::{
     Error, Event, Result, Tensor, Var,
     autograd::{self, Gradient},
@@ -40,11 +41,18 @@ struct InFlight {
 /// One stage during a batch.
 pub(super) struct Stage<'a> {
     pub(super) pipeline: &'a Pipeline,
-    batch: &'a Batch,
+    pub(super) run: BatchRun,
+}
+
+/// The state of a stage's work on a batch, which may rest from one step to the next.
+pub(super) struct BatchRun {
+    // The version of the model that computes.
+    program: Program,
+    batch: Rc<Batch>,
     // One pass per micro-batch.
     passes: Vec<Pass>,
     signatures: Vec<Signature>,
-    d_loss: Option<&'a Tensor>,
+    d_loss: Option<Tensor>,
     in_flight: HashMap<Task, InFlight>,
     activations: HashMap<Message, Vec<(Tensor, WireSpec)>>,
     gradients: HashMap<Message, Vec<Option<Tensor>>>,
@@ -53,51 +61,67 @@ pub(super) struct Stage<'a> {
     losses: Vec<(usize, Tensor)>,
 }
 
+impl BatchRun {
+    /// The batch's number of rows and of the step, which it was announced with.
+    pub(super) fn batch(&self) -> &Batch {
+        &self.batch
+    }
+
+    /// The losses of the micro-batches, on the stage that has them, in the order of completion.
+    pub(super) fn into_losses(self) -> Vec<(usize, Tensor)> {
+        self.losses
+    }
+}
+
 impl<'a> Stage<'a> {
     /// If there is `d_loss`, the gradient of the loss, the batch is used for training.
     pub(super) fn new(
         pipeline: &'a Pipeline,
-        batch: &'a Batch,
+        program: &Program,
+        batch: &Batch,
         passes: Vec<Pass>,
-        d_loss: Option<&'a Tensor>,
+        d_loss: Option<&Tensor>,
     ) -> Stage<'a> {
         let signatures = batch.micro_batches.iter();
-        Stage {
-            pipeline,
-            batch,
-            passes,
+        let run = BatchRun {
+            program: program.clone(),
             signatures: signatures
                 .map(|batch| signature(batch, d_loss.is_some()))
                 .collect(),
-            d_loss,
+            batch: Rc::new(batch.clone()),
+            passes,
+            d_loss: d_loss.cloned(),
             in_flight: HashMap::new(),
             activations: HashMap::new(),
             gradients: HashMap::new(),
             put_off: HashMap::new(),
             losses: Vec::new(),
-        }
+        };
+        Stage { pipeline, run }
     }
 
     /// Runs a part forward on the wires that were received, or handed over, for it.
     pub(super) fn forward(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
-        let (part, pass) = (self.part(chunk), self.passes[micro_batch].clone());
+        let (part, pass) = (self.part(chunk), self.run.passes[micro_batch].clone());
         let (mut live, inputs) = self.inputs(micro_batch, part)?;
-        let (program, data) = (
-            &self.pipeline.program,
-            &self.batch.micro_batches[micro_batch],
-        );
-        program.forward(part, &pass, data, &mut live)?;
+        let (program, batch) = (self.run.program.clone(), self.run.batch.clone());
+        let data = &batch.micro_batches[micro_batch];
+        let mut saver = PartSaver::new(self.pipeline.saver.as_ref(), &live);
+        program.forward(part, &pass, data, &mut live, &mut saver)?;
         let mut flight = InFlight {
             inputs,
             ..InFlight::default()
         };
         if program.cut.is_last(part) {
-            let loss = program.objective(&pass, data, &mut live)?;
-            self.losses.push((micro_batch, loss.value().clone()));
+            // The objective keeps what it needs where the last segment does.
+            let place = program.place(program.cut.num_segments() - 1);
+            let objective = |live: &mut _| program.objective(&pass, data, live);
+            let loss = saver.segment(place, &mut live, objective)?;
+            self.run.losses.push((micro_batch, loss.value().clone()));
             flight.loss = Some(loss.into_var());
         }
         flight.outputs = self.leave(micro_batch, part, &live)?;
-        self.in_flight.insert((micro_batch, chunk), flight);
+        self.run.in_flight.insert((micro_batch, chunk), flight);
         Ok(())
     }
 
@@ -108,14 +132,13 @@ impl<'a> Stage<'a> {
         chunk: usize,
         finish: impl FnOnce(&Pass, &MicroBatch, crate::model::Wires) -> Result<T>,
     ) -> Result<Option<T>> {
-        let (part, pass) = (self.part(chunk), self.passes[micro_batch].clone());
+        let (part, pass) = (self.part(chunk), self.run.passes[micro_batch].clone());
         self.recv_activations(micro_batch, chunk)?;
         let (mut live, _) = self.inputs(micro_batch, part)?;
-        let (program, data) = (
-            &self.pipeline.program,
-            &self.batch.micro_batches[micro_batch],
-        );
-        program.forward(part, &pass, data, &mut live)?;
+        let (program, batch) = (self.run.program.clone(), self.run.batch.clone());
+        let data = &batch.micro_batches[micro_batch];
+        let mut saver = PartSaver::new(None, &live);
+        program.forward(part, &pass, data, &mut live, &mut saver)?;
         if program.cut.is_last(part) {
             let wires = program.outputs(&mut live)?;
             return finish(&pass, data, wires).map(Some);
@@ -128,16 +151,16 @@ impl<'a> Stage<'a> {
 
     /// As [`backward`](Stage::backward), but for the gradients of weights, which are put off.
     pub(super) fn backward_of_inputs(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
-        let pass = self.passes[micro_batch].clone();
+        let pass = self.run.passes[micro_batch].clone();
         let later = pass.putting_off(|| self.backward(micro_batch, chunk))?;
-        self.put_off.insert((micro_batch, chunk), later);
+        self.run.put_off.insert((micro_batch, chunk), later);
         Ok(())
     }
 
     /// Computes the gradients of weights that a backward has put off.
     pub(super) fn weight_gradients(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
         let task = (micro_batch, chunk);
-        let later = self.put_off.remove(&task);
+        let later = self.run.put_off.remove(&task);
         let later = later.ok_or_else(|| out_of_order("gradients of weights", task))?;
         later.into_iter().try_for_each(|work| work())
     }
@@ -146,12 +169,13 @@ impl<'a> Stage<'a> {
     pub(super) fn backward(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
         let task = (micro_batch, chunk);
         let flight = self
+            .run
             .in_flight
             .remove(&task)
             .ok_or_else(|| out_of_order("backward", task))?;
         let mut roots: Vec<(usize, Var, Tensor)> = Vec::new();
         for (link, wires) in flight.outputs {
-            let gradients = self.gradients.remove(&(micro_batch, link));
+            let gradients = self.run.gradients.remove(&(micro_batch, link));
             let gradients = gradients.ok_or_else(|| out_of_order("backward", task))?;
             let numbers = &self.link(link).wires;
             for ((wire, number), gradient) in wires.into_iter().zip(numbers).zip(gradients) {
@@ -164,7 +188,7 @@ impl<'a> Stage<'a> {
             }
         }
         let mut roots: Vec<(Var, Tensor)> = roots.into_iter().map(|(_, var, d)| (var, d)).collect();
-        if let (Some(loss), Some(d_loss)) = (flight.loss, self.d_loss) {
+        if let (Some(loss), Some(d_loss)) = (flight.loss, &self.run.d_loss) {
             roots.push((loss, d_loss.clone()));
         }
         autograd::backward(roots)?;
@@ -176,7 +200,7 @@ impl<'a> Stage<'a> {
                     .transpose()
             });
             let taken = taken.collect::<Result<_>>()?;
-            self.gradients.insert((micro_batch, link), taken);
+            self.run.gradients.insert((micro_batch, link), taken);
         }
         Ok(())
     }
@@ -194,7 +218,7 @@ impl<'a> Stage<'a> {
     /// Queues the messages with the wires that a part has made for others.
     pub(super) fn send_activations(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
         let task = (micro_batch, chunk);
-        let flight = self.in_flight.get(&task);
+        let flight = self.run.in_flight.get(&task);
         let flight = flight.ok_or_else(|| out_of_order("send of an activation", task))?;
         self.send_wires(micro_batch, &flight.outputs)
     }
@@ -205,7 +229,7 @@ impl<'a> Stage<'a> {
             let Some(channel) = &self.pipeline.channels[*link] else {
                 continue;
             };
-            let cut = &self.pipeline.program.cut;
+            let cut = self.pipeline.cut();
             let names = self
                 .link(*link)
                 .wires
@@ -214,7 +238,7 @@ impl<'a> Stage<'a> {
             let named: Vec<(&str, &DTensor)> = names.zip(wires).collect();
             channel.send(
                 self.pipeline.context(),
-                &self.signatures[micro_batch],
+                &self.run.signatures[micro_batch],
                 &named,
                 rows,
             )?;
@@ -228,7 +252,7 @@ impl<'a> Stage<'a> {
             let Some(channel) = &self.pipeline.channels[link] else {
                 continue;
             };
-            let gradients = self.gradients.remove(&(micro_batch, link));
+            let gradients = self.run.gradients.remove(&(micro_batch, link));
             let gradients = gradients
                 .ok_or_else(|| out_of_order("send of a gradient", (micro_batch, chunk)))?;
             channel.send_gradients(self.pipeline.context(), &gradients)?;
@@ -243,42 +267,78 @@ impl<'a> Stage<'a> {
         micro_batch: usize,
         chunk: usize,
     ) -> Result<Vec<Event>> {
-        let rows = self.rows(micro_batch);
-        let mut events = Vec::new();
-        for link in self.links_into(self.part(chunk)) {
-            let Some(channel) = &self.pipeline.channels[link] else {
-                continue;
-            };
-            if self.activations.contains_key(&(micro_batch, link)) {
-                continue;
-            }
-            let signature = &self.signatures[micro_batch];
-            let (received, event) = channel.recv(self.pipeline.context(), signature, rows)?;
-            self.activations.insert((micro_batch, link), received);
-            events.push(event);
-        }
-        Ok(events)
+        let links = self.links_into(self.part(chunk)).into_iter();
+        let received = links.map(|link| self.recv_wires(micro_batch, link));
+        Ok(received
+            .collect::<Result<Vec<_>>>()?
+            .into_iter()
+            .flatten()
+            .collect())
     }
 
-    /// Queues the receives of the gradients of the wires that a part has made for other stages.
+    /// Queues the receives of the gradients of the wires that a part has made for other stages, unless this was done before.
     pub(super) fn recv_gradients(
         &mut self,
         micro_batch: usize,
         chunk: usize,
     ) -> Result<Vec<Event>> {
-        let rows = self.rows(micro_batch);
-        let mut events = Vec::new();
-        for link in self.links_out_of(self.part(chunk)) {
-            let Some(channel) = &self.pipeline.channels[link] else {
-                continue;
-            };
-            let signature = &self.signatures[micro_batch];
-            let (received, event) =
-                channel.recv_gradients(self.pipeline.context(), signature, rows)?;
-            self.gradients.insert((micro_batch, link), received);
-            events.push(event);
+        let links = self.links_out_of(self.part(chunk)).into_iter();
+        let received = links.map(|link| self.recv_wire_gradients(micro_batch, link));
+        Ok(received
+            .collect::<Result<Vec<_>>>()?
+            .into_iter()
+            .flatten()
+            .collect())
+    }
+
+    // None if the link stays on this stage, or was received before.
+    fn recv_wires(&mut self, micro_batch: usize, link: usize) -> Result<Option<Event>> {
+        let pipeline = self.pipeline;
+        let channel = pipeline.channels[link].as_ref();
+        let is_due = !self.run.activations.contains_key(&(micro_batch, link));
+        let Some(channel) = channel.filter(|_| is_due) else {
+            return Ok(None);
+        };
+        let signature = &self.run.signatures[micro_batch];
+        let (received, event) =
+            channel.recv(pipeline.context(), signature, self.rows(micro_batch))?;
+        self.run.activations.insert((micro_batch, link), received);
+        Ok(Some(event))
+    }
+
+    fn recv_wire_gradients(&mut self, micro_batch: usize, link: usize) -> Result<Option<Event>> {
+        let pipeline = self.pipeline;
+        let channel = pipeline.channels[link].as_ref();
+        let is_due = !self.run.gradients.contains_key(&(micro_batch, link));
+        let Some(channel) = channel.filter(|_| is_due) else {
+            return Ok(None);
+        };
+        let signature = &self.run.signatures[micro_batch];
+        let (received, event) =
+            channel.recv_gradients(pipeline.context(), signature, self.rows(micro_batch))?;
+        self.run.gradients.insert((micro_batch, link), received);
+        Ok(Some(event))
+    }
+
+    /// Queues the receives of what other stages have sent and this one has not received: the wires of the micro-batches
+    /// `sent(stage)`, and the gradients of `returned(stage)`, by the stage that sends them. A stage has one part.
+    pub(super) fn receive_sent(
+        &mut self,
+        sent: impl Fn(usize) -> Range<usize>,
+        returned: impl Fn(usize) -> Range<usize>,
+    ) -> Result<()> {
+        let (pipeline, part) = (self.pipeline, self.part(0));
+        for link in self.links_into(part) {
+            for micro_batch in sent(pipeline.cut().stage(self.link(link).from)) {
+                self.recv_wires(micro_batch, link)?;
+            }
         }
-        Ok(events)
+        for link in self.links_out_of(part) {
+            for micro_batch in returned(pipeline.cut().stage(self.link(link).to)) {
+                self.recv_wire_gradients(micro_batch, link)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether the shapes of all wires that enter a part are known, so that they can be received ahead.
@@ -293,32 +353,27 @@ impl<'a> Stage<'a> {
     }
 
     fn knows(&self, micro_batch: usize, links: &[usize]) -> bool {
-        let signature = &self.signatures[micro_batch];
+        let signature = &self.run.signatures[micro_batch];
         let mut channels = links
             .iter()
             .filter_map(|link| self.pipeline.channels[*link].as_ref());
         channels.all(|channel| channel.knows(signature))
     }
 
-    /// The losses of the micro-batches, on the stage that has them, in the order of completion.
-    pub(super) fn into_losses(self) -> Vec<(usize, Tensor)> {
-        self.losses
-    }
-
     pub(super) fn num_micro_batches(&self) -> usize {
-        self.batch.micro_batches.len()
+        self.run.batch.micro_batches.len()
     }
 
     // The wires that enter a part, and the places where their gradients will arrive.
     fn inputs(&mut self, micro_batch: usize, part: usize) -> Result<(Live, Inputs)> {
-        let pass = &self.passes[micro_batch];
+        let pass = &self.run.passes[micro_batch];
         let (mut live, mut all) = (Live::default(), Vec::new());
         for link in self.links_into(part) {
-            let received = self.activations.remove(&(micro_batch, link));
+            let received = self.run.activations.remove(&(micro_batch, link));
             let received = received.ok_or_else(|| out_of_order("forward", (micro_batch, part)))?;
             let mut gradients = Vec::with_capacity(received.len());
             for ((tensor, spec), number) in received.into_iter().zip(&self.link(link).wires) {
-                if !(spec.wants_gradient && self.d_loss.is_some()) {
+                if !(spec.wants_gradient && self.run.d_loss.is_some()) {
                     live.put(*number, spec.wire(pass, Var::constant(tensor))?);
                     gradients.push(None);
                     continue;
@@ -349,13 +404,14 @@ impl<'a> Stage<'a> {
                 .map(|number| live.get(*number).cloned());
             let wires = wires.collect::<Result<Vec<_>>>()?;
             if self.pipeline.channels[link].is_none() {
-                let cut = &self.pipeline.program.cut;
+                let cut = self.pipeline.cut();
                 let handed = |(wire, number): (&DTensor, &usize)| {
                     let spec = WireSpec::of(&cut.wire(*number).name, wire, rows)?;
                     Ok((wire.held().clone(), spec))
                 };
                 let handed = wires.iter().zip(&self.link(link).wires).map(handed);
-                self.activations
+                self.run
+                    .activations
                     .insert((micro_batch, link), handed.collect::<Result<_>>()?);
             }
             outputs.push((link, wires));
@@ -365,21 +421,21 @@ impl<'a> Stage<'a> {
 
     // Rows of a micro-batch on this rank.
     fn rows(&self, micro_batch: usize) -> usize {
-        self.batch.micro_batches[micro_batch].rows().len()
+        self.run.batch.micro_batches[micro_batch].rows().len()
     }
 
     fn part(&self, chunk: usize) -> usize {
         let stage = self.pipeline.context().index(Axis::Pipeline);
-        let stages = self.pipeline.program.cut.stages();
+        let stages = self.pipeline.cut().stages();
         stages.part(ChunkLocation { stage, chunk })
     }
 
     fn link(&self, link: usize) -> &'a Link {
-        &self.pipeline.program.cut.links()[link]
+        &self.pipeline.cut().links()[link]
     }
 
     fn links_into(&self, part: usize) -> Vec<usize> {
-        let links = self.pipeline.program.cut.links().iter().enumerate();
+        let links = self.pipeline.cut().links().iter().enumerate();
         links
             .filter(|(_, link)| link.to == part)
             .map(|(index, _)| index)
@@ -387,7 +443,7 @@ impl<'a> Stage<'a> {
     }
 
     fn links_out_of(&self, part: usize) -> Vec<usize> {
-        let links = self.pipeline.program.cut.links().iter().enumerate();
+        let links = self.pipeline.cut().links().iter().enumerate();
         links
             .filter(|(_, link)| link.from == part)
             .map(|(index, _)| index)

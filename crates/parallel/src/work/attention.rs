@@ -25,32 +25,87 @@ impl AttentionWork {
         2.0 * (self.heads * self.sequence * self.sequence * self.head_size) as f64
     }
 
-    /// What `ranks` ranks of Context move if they cut the sequences, and layers run forward `forwards` times: for each operation,
-    /// the vectors of its buffer per row of the batch, and the features of each call's vectors.
+    /// What `ranks` ranks of Context move if they cut the sequences, and layers run forward `forwards` times.
     pub fn traffic(
         &self,
         way: ContextAttention,
         ranks: usize,
         forwards: usize,
-    ) -> Vec<(Operation, usize, Vec<usize>)> {
+    ) -> Vec<AttentionTraffic> {
         let (queries, keys) = (self.query_features, self.key_features);
+        let of = |operation, vectors, features| AttentionTraffic {
+            operation,
+            ranks,
+            stride: 1,
+            vectors,
+            features,
+            wide: false,
+            hidden: false,
+        };
+        let own = self.sequence / ranks;
+        let exchanged = |ranks| AttentionTraffic {
+            ranks,
+            ..of(
+                Operation::AllToAll,
+                own,
+                [queries, keys, keys, queries].repeat(forwards + 1),
+            )
+        };
+        let divides = self.sequence.is_multiple_of(2 * ranks);
         match way {
-            ContextAttention::Heads if self.sequence.is_multiple_of(2 * ranks) => {
-                let passes = [queries, keys, keys, queries].repeat(forwards + 1);
-                vec![(Operation::AllToAll, self.sequence / ranks, passes)]
-            }
+            ContextAttention::Heads if divides => vec![exchanged(ranks)],
             // In forward, and again in backward or its recomputation. Also of sequences whose chunks differ.
             ContextAttention::Gather | ContextAttention::Heads => vec![
-                (Operation::AllGather, self.sequence, vec![keys; 4]),
-                (Operation::ReduceScatter, self.sequence, vec![keys; 2]),
+                of(Operation::AllGather, self.sequence, vec![keys; 4]),
+                of(Operation::ReduceScatter, self.sequence, vec![keys; 2]),
             ],
+            ContextAttention::Ring { .. } => {
+                let stride = if divides { way.exchange(ranks) } else { 1 };
+                // Keys with values, of as many bytes whether or not heads have been exchanged.
+                let passed = |times: usize, wide, hidden| AttentionTraffic {
+                    ranks: ranks / stride,
+                    stride,
+                    wide,
+                    hidden,
+                    ..of(Operation::Send, own, vec![2 * keys; times])
+                };
+                let passes = ranks / stride - 1;
+                let mut all = vec![
+                    passed((forwards + 1) * passes, false, true),
+                    passed(passes, true, true),
+                    // The gradients' way home, when there is nothing left to compute.
+                    passed(passes.min(1), true, false),
+                ];
+                all.extend((stride > 1).then(|| exchanged(stride)));
+                all
+            }
         }
     }
 
-    /// Whether `ranks` ranks of Context can exchange tokens for heads, if X has `x` ranks.
-    pub fn exchanges_heads(&self, ranks: usize, x: usize) -> bool {
+    /// Whether each `exchange` of `ranks` ranks of Context can exchange tokens for heads, if X has `x` ranks.
+    pub fn exchanges_heads(&self, exchange: usize, ranks: usize, x: usize) -> bool {
         let features = [self.query_features, self.key_features];
-        let divides = |all: usize| (all / self.head_size.max(1)).is_multiple_of(ranks * x);
-        features.into_iter().all(divides) && self.sequence.is_multiple_of(2 * ranks)
+        let divides = |all: usize| (all / self.head_size.max(1)).is_multiple_of(exchange * x);
+        let chunks = self.sequence.is_multiple_of(2 * ranks);
+        features.into_iter().all(divides) && chunks && ranks.is_multiple_of(exchange)
     }
+}
+
+/// One kind of traffic of an attention over Context, per row of the batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttentionTraffic {
+    /// How it moves.
+    pub operation: Operation,
+    /// Ranks of Context among which it moves.
+    pub ranks: usize,
+    /// The distance on Context from each of these to the next.
+    pub stride: usize,
+    /// Vectors in the buffer of each call.
+    pub vectors: usize,
+    /// Features of each call's vectors.
+    pub features: Vec<usize>,
+    /// Whether elements have the accumulator type.
+    pub wide: bool,
+    /// Whether it runs beside attention.
+    pub hidden: bool,
 }

@@ -2,19 +2,22 @@
 //!
 //! Layers know which axis cuts their work, even if that axis has one rank. So one pass over one row on one rank
 //! determines what every grid will compute and move. The planner's estimates, the order of axes and `--explain`
-//! follow from it. `linear` and `attention` have the collectives of these layers, `place` how activations lie on ranks.
+//! follow from it. `linear` and `attention` have the collectives of these layers, `kept` what a segment keeps for its
+//! backward, `place` how activations lie on ranks.
 
 mod attention;
+mod kept;
 mod linear;
 mod place;
 
-pub use attention::AttentionWork;
+pub use attention::{AttentionTraffic, AttentionWork};
 pub use linear::{LinearTraffic, LinearWork, Phase};
 pub use place::Place;
 
 use crate::{
     Context, Parameter, Settings,
     data::{ParameterSet, SetOptions},
+    memory::{ActivationMemory, SegmentMemory},
     model::{Cut, MicroBatch, Model, hops},
     pipeline::{Program, schedule::Stages},
 };
@@ -25,6 +28,8 @@ use tensor::{DType, Device, Error, Result};
 /// The work of one segment per row of the batch, forward.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SegmentWork {
+    /// Its [kind](Model::kind).
+    pub kind: String,
     /// Its linear layers.
     pub linear: Vec<LinearWork>,
     /// Its attentions, cut over X.
@@ -120,7 +125,7 @@ impl Work {
         let context = dry_context()?;
         let device = context.device().clone();
         let (model, parameters) = build(&context)?;
-        let cut = Cut::new(&model, &parameters, Stages::plain(1))?;
+        let cut = Cut::new(&model, &parameters, Stages::plain(1), None)?;
         let costs = Cut::costs(&model, &parameters)?;
         let set = ParameterSet::allocate(
             &context,
@@ -132,6 +137,7 @@ impl Work {
         let program = Program {
             model: Rc::new(model),
             cut: Rc::new(cut),
+            memory: Rc::default(),
             recomputed: Rc::default(),
         };
         let rows = columns(&device)?;
@@ -151,6 +157,7 @@ impl Work {
         for (segment, work) in segments.iter_mut().enumerate() {
             work.recomputed = recomputed.iter().any(|run| run.contains(&segment));
             work.cost = costs[segment];
+            work.kind = program.model.kind(segment).to_owned();
         }
         Ok(Work {
             segments,
@@ -159,27 +166,35 @@ impl Work {
         })
     }
 
+    /// What each segment does with what it keeps.
+    ///
+    /// # Errors
+    /// As [`ActivationMemory::of_segments`].
+    pub fn memory(&self, memory: &ActivationMemory) -> Result<Vec<SegmentMemory>> {
+        memory.of_segments(&self.kinds(), &self.recomputed)
+    }
+
+    /// The [kind](Model::kind) of each segment.
+    pub fn kinds(&self) -> Vec<&str> {
+        self.segments.iter().map(|segment| &*segment.kind).collect()
+    }
+
     /// Elements of all parameters.
     pub fn num_parameters(&self) -> usize {
         self.segments.iter().map(|segment| segment.parameters).sum()
     }
 
-    /// The wires that cross between stages if the model is cut into these stages, each once for every message: a
+    /// The wires that cross between stages if the model is cut into these parts, each once for every message: a
     /// stage receives a wire once, however many of its parts read it.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for more parts than segments, and for none.
-    pub fn crossing(&self, stages: Stages) -> Result<Vec<&WireWork>> {
-        let costs: Vec<f64> = self.segments.iter().map(|segment| segment.cost).collect();
-        let parts = Cut::parts(&costs, stages)?;
+    pub fn crossing(&self, parts: &[Range<usize>], stages: Stages) -> Vec<&WireWork> {
         let mut crossing = Vec::new();
         for wire in &self.wires {
-            let hops = hops(&parts, stages, wire.from, &wire.to);
+            let hops = hops(parts, stages, wire.from, &wire.to);
             let stage = |part: usize| stages.location(part).stage;
             let messages = hops.iter().filter(|(from, to)| stage(*from) != stage(*to));
             crossing.extend(messages.map(|_| wire));
         }
-        Ok(crossing)
+        crossing
     }
 
     /// Flop per row of matmuls and attention, forward and backward, as published figures count them: 6 per

@@ -1,11 +1,13 @@
 //! Memory that every run holds.
 
 use crate::{Candidate, Request};
-use grid::{Axis, Degrees};
+use grid::Degrees;
 use parallel::{
     ContextAttention,
-    work::{LinearWork, Place, SegmentWork, Work},
+    memory::recomputed_runs,
+    work::{AttentionWork, SegmentWork, Work},
 };
+use std::ops::Range;
 use train::config::{PlaceKind, Precision};
 
 /// A lower bound on the bytes of the fullest rank. The order of axes does not matter.
@@ -29,12 +31,17 @@ pub fn memory(request: &Request, candidate: &Candidate) -> f64 {
         (number, 0.0)
     };
     // Beyond the device, the optimiser's is two pieces on it, which the bound leaves out.
-    let of_optimiser = match request.placement.optimiser {
+    let of_optimiser = match candidate.optimiser_place {
         PlaceKind::Device => (updated + state_bytes(request)) / state,
         PlaceKind::Host | PlaceKind::Files => 0.0,
     };
     let lines = line_bytes(request) / candidate.degrees.pipeline as f64;
-    let per_parameter = read + number / gradients + of_optimiser;
+    // The first two stages have one version of the gradients.
+    let versions = match candidate.schedule.delays_gradients() {
+        true => 2.0,
+        false => 1.0,
+    };
+    let per_parameter = versions * read + number / gradients + of_optimiser;
     per_parameter * parameters(request, &candidate.degrees)
         + lines
         + activations(request, candidate)
@@ -109,114 +116,189 @@ pub(super) fn parameters(request: &Request, degrees: &Degrees) -> f64 {
     request.work.num_parameters() as f64 / (x * y * z * pipeline) as f64
 }
 
-// Memory kept until backward: for a recomputed segment its input, for any other segment everything that a
-// matmul, a norm or attention reads. Added to these are gathered weights, where they are kept, and the run of segments
-// being recomputed. The last segment keeps nothing, because its backward directly follows its forward.
+// Memory kept until backward by what stays: for a recomputed segment its input, for any other segment everything that a
+// matmul, a norm or attention reads, and gathered weights where they are kept, which never leave. Added to these is the largest of
+// what one backward needs besides. The last segment keeps nothing, because its backward directly follows its forward.
 fn activations(request: &Request, candidate: &Candidate) -> f64 {
     let (work, degrees) = (&*request.work, &candidate.degrees);
-    let size = request.precision.dtype().bytes() as f64;
+    let (size, accumulated) = sizes(request);
     let rows = candidate.local_sequences(request.batch) as f64;
     let waits = candidate.micro_batches.min(degrees.pipeline) as f64 / degrees.pipeline as f64;
-    let last = work.segments.len().saturating_sub(1);
+    let whole = |parameters: usize| parameters as f64 / (degrees.x * degrees.y) as f64;
+    let units = units(work, candidate);
     let mut held = 0.0;
-    for segment in &work.segments[..last] {
-        if !(candidate.recompute && segment.recomputed) {
-            held += rows * saved(segment, candidate, false);
+    for unit in &units {
+        if unit.stays() {
+            held += rows * unit.kept;
         }
-        if candidate.keep_gathered && !candidate.recompute {
-            held += segment.parameters as f64 / (degrees.x * degrees.y) as f64;
-        }
-    }
-    let mut largest = 0.0f64;
-    if !candidate.recompute {
-        // Segments after one whose attention runs backward have freed what they kept.
-        let mut freed = 0.0;
-        for segment in work.segments[..last].iter().rev() {
-            largest = largest.max(rows * keys(segment, candidate) - freed);
-            freed += rows * saved(segment, candidate, false);
+        if candidate.keep_gathered && !unit.recompute {
+            held += whole(unit.parameters(work));
         }
     }
-    if candidate.recompute {
-        for (run, entering) in work.recomputed.iter().zip(entering(work, candidate)) {
-            held += rows * entering;
-            let segments = &work.segments[run.clone()];
-            let of_run = segments
-                .iter()
-                .map(|segment| saved(segment, candidate, true));
-            // A recomputed run keeps the weights that it gathers, too.
-            let weights = match candidate.keep_gathered {
-                true => segments.iter().map(|segment| segment.parameters).sum(),
-                false => 0,
-            };
-            let weights = weights as f64 / (degrees.x * degrees.y) as f64;
-            largest = largest.max(rows * of_run.sum::<f64>() + weights);
-            for segment in segments {
-                let of_attention = saved(segment, candidate, true) + keys(segment, candidate);
-                largest = largest.max(rows * of_attention);
+    // Units behind one that runs backward have freed what they kept.
+    let (mut largest, mut freed) = (0.0f64, 0.0);
+    for (number, unit) in units.iter().enumerate().rev() {
+        let segments = &work.segments[unit.segments.clone()];
+        let of_keys = segments
+            .iter()
+            .map(|segment| keys(segment, candidate, accumulated));
+        let of_keys = of_keys.fold(0.0, f64::max);
+        if !unit.stays() {
+            // On one stage, the one before is back too, if it left.
+            let before = number.checked_sub(1).map(|number| &units[number]);
+            let before = before.filter(|before| !before.stays() && degrees.pipeline == 1);
+            let here = unit.kept + unit.needed + before.map_or(0.0, |before| before.kept);
+            largest = largest.max(rows * here + whole(unit.gathered) - freed);
+        }
+        match unit.recompute {
+            true => {
+                let each = segments.iter().map(|segment| {
+                    saved(segment, candidate, true) + keys(segment, candidate, accumulated)
+                });
+                let all = rows * unit.again + whole(unit.gathered);
+                largest = largest.max(all).max(rows * each.fold(0.0, f64::max));
             }
+            false => largest = largest.max(rows * of_keys - freed),
         }
+        freed += if unit.stays() && !unit.recompute {
+            rows * unit.kept
+        } else {
+            0.0
+        };
     }
     size * (waits * held + largest)
 }
 
+// Bytes of an element, and elements that one of the accumulator type takes.
+fn sizes(request: &Request) -> (f64, f64) {
+    let dtype = request.precision.dtype();
+    let size = dtype.bytes() as f64;
+    (size, dtype.accumulator().bytes() as f64 / size)
+}
+
+/// Bytes of activations that leave the device for a place in a micro-batch's forward and come back in its backward, of all
+/// stages.
+pub(super) fn moved_bytes(request: &Request, candidate: &Candidate, place: PlaceKind) -> f64 {
+    let rows = candidate.local_sequences(request.batch) as f64;
+    let units = units(&request.work, candidate);
+    let those = units.iter().filter(|unit| unit.place == place);
+    let kept = those.map(|unit| unit.kept).sum::<f64>();
+    request.precision.dtype().bytes() as f64 * rows * kept
+}
+
+/// A segment, or a run of segments that are recomputed together, in elements per row.
+struct Unit {
+    segments: Range<usize>,
+    recompute: bool,
+    place: PlaceKind,
+    /// Kept from its forward to its backward.
+    kept: f64,
+    /// Of a run that is recomputed, what its second forward keeps.
+    again: f64,
+    /// What its backward holds besides what is kept.
+    needed: f64,
+    /// Elements of the weights that a run keeps while it is recomputed.
+    gathered: usize,
+}
+
+impl Unit {
+    fn stays(&self) -> bool {
+        self.place == PlaceKind::Device
+    }
+
+    fn parameters(&self, work: &Work) -> usize {
+        let segments = work.segments[self.segments.clone()].iter();
+        segments.map(|segment| segment.parameters).sum()
+    }
+}
+
+// All but the last segment, whose backward directly follows its forward.
+fn units(work: &Work, candidate: &Candidate) -> Vec<Unit> {
+    let last = work.segments.len().saturating_sub(1);
+    let choices = candidate.memory.each(work);
+    let recomputed = recomputed_runs(&choices, &work.recomputed);
+    let entering = entering(work, candidate, &recomputed);
+    // When a backward begins, everything that was saved is there, and the first gradient is that of the last layer's input.
+    let first_gradient = |segment: &SegmentWork| {
+        let last = segment.linear.last();
+        last.map_or(0.0, |work| {
+            work.input_elements(&candidate.degrees, candidate.sequence_parallel, false)
+        })
+    };
+    let mut runs = recomputed.iter().zip(&entering).peekable();
+    let (mut units, mut next) = (Vec::new(), 0);
+    while next < last {
+        let unit = match runs.next_if(|(run, _)| run.start == next) {
+            Some((run, entering)) => {
+                let segments = &work.segments[run.clone()];
+                let of_run = segments
+                    .iter()
+                    .map(|segment| saved(segment, candidate, true));
+                let again = of_run.sum::<f64>();
+                let gathered = segments.iter().map(|segment| segment.parameters).sum();
+                Unit {
+                    segments: run.clone(),
+                    recompute: true,
+                    place: choices[next].place,
+                    kept: *entering,
+                    again,
+                    needed: again + segments.last().map_or(0.0, first_gradient),
+                    gathered: if candidate.keep_gathered { gathered } else { 0 },
+                }
+            }
+            None => {
+                let segment = &work.segments[next];
+                Unit {
+                    segments: next..next + 1,
+                    recompute: false,
+                    place: choices[next].place,
+                    kept: saved(segment, candidate, false),
+                    again: 0.0,
+                    needed: first_gradient(segment),
+                    gathered: 0,
+                }
+            }
+        };
+        next = unit.segments.end.max(next + 1);
+        units.push(unit);
+    }
+    units
+}
+
 // Elements per row that attention holds in its backward where Context cuts sequences: the keys and values of all tokens, and
-// their gradients from each of a rank's two chunks.
-fn keys(segment: &SegmentWork, candidate: &Candidate) -> f64 {
-    let gathers = candidate.context_attention == ContextAttention::Gather;
-    if candidate.degrees.context == 1 || !gathers {
+// their gradients from each of a rank's two chunks; or, in a ring, those of a block and of the next one, the gradients of both
+// in the accumulator type with those of the queries, and what the block adds.
+fn keys(segment: &SegmentWork, candidate: &Candidate, accumulated: f64) -> f64 {
+    let Degrees { x, context, .. } = candidate.degrees;
+    let of = |work: &AttentionWork| match candidate.context_attention {
+        ContextAttention::Gather => (6 * work.sequence * work.key_features) as f64,
+        ContextAttention::Heads => 0.0,
+        ContextAttention::Ring { .. } => {
+            let own = (work.sequence / context) as f64;
+            let keys = (6.0 + 4.0 * accumulated) * work.key_features as f64;
+            own * (keys + accumulated * work.query_features as f64)
+        }
+    };
+    if context == 1 {
         return 0.0;
     }
     let attention = segment.attention.iter().filter(|work| work.tokens);
-    let elements = attention.map(|work| 6 * work.sequence * work.key_features);
-    elements.max().unwrap_or(0) as f64 / candidate.degrees.x as f64
+    attention.map(of).fold(0.0, f64::max) / x as f64
 }
 
-// Elements per row that a segment keeps for its backward: the inputs of its linear layers, the part of their
-// outputs that attention and activation functions read, and the results of other elementwise operations.
-//
-// A recomputation keeps the spread vectors that linear layers have gathered.
+// Elements per row that a segment keeps for its backward.
 fn saved(segment: &SegmentWork, candidate: &Candidate, recomputed: bool) -> f64 {
-    let degrees = &candidate.degrees;
-    let ranks = |place: Place| place.ranks(degrees, candidate.sequence_parallel) as f64;
-    let of_input = |work: &LinearWork, spread: bool| {
-        let place = Place {
-            cut: Some(work.reads),
-            runs: spread,
-            tokens: work.tokens,
-        };
-        (work.vectors * work.inputs) as f64 / ranks(place)
-    };
-    let kept = |work: &LinearWork| of_input(work, work.spread && !recomputed);
-    let inputs: f64 = segment.linear.iter().map(kept).sum();
-    let wide = segment.linear.iter().filter(|work| work.emits == Axis::X);
-    let outputs = wide.map(|work| {
-        let place = Place {
-            cut: Some(Axis::X),
-            runs: false,
-            tokens: work.tokens,
-        };
-        (work.vectors * work.outputs.iter().sum::<usize>()) as f64 / ranks(place)
-    });
-    // The results of norms that linear layers read are elements too, and count once.
-    let normed = segment
-        .linear
-        .iter()
-        .filter(|work| work.reads == Axis::Y)
-        .map(|work| of_input(work, work.spread));
-    let narrow = Place::all().filter(|place| place.cut == Some(Axis::Y));
-    let narrow = narrow.map(|place| segment.elements[place.index()] as f64 / ranks(place));
-    let others = (narrow.sum::<f64>() - normed.sum::<f64>()).max(0.0);
-    inputs + outputs.sum::<f64>() + others
+    segment.kept_elements(&candidate.degrees, candidate.sequence_parallel, recomputed)
 }
 
-// Elements per row of the wires that enter each run of recomputed segments. A deep model has as many runs as wires, so each
-// is looked at once.
-fn entering(work: &Work, candidate: &Candidate) -> Vec<f64> {
+// Elements per row of the wires that enter each of these runs of recomputed segments. A deep model has as many runs as wires, so
+// each is looked at once.
+fn entering(work: &Work, candidate: &Candidate, recomputed: &[Range<usize>]) -> Vec<f64> {
     let mut run_of = vec![None; work.segments.len()];
-    for (number, run) in work.recomputed.iter().enumerate() {
+    for (number, run) in recomputed.iter().enumerate() {
         run_of[run.clone()].fill(Some(number));
     }
-    let mut elements = vec![0.0; work.recomputed.len()];
+    let mut elements = vec![0.0; recomputed.len()];
     for wire in &work.wires {
         let own = run_of.get(wire.from).copied().flatten();
         let readers = wire.to.iter().filter_map(|to| *run_of.get(*to)?);

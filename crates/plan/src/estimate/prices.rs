@@ -21,6 +21,14 @@ impl Prices {
     pub(super) fn at(&self, places: &Places) -> f64 {
         self.seconds[places[self.axis as usize]]
     }
+
+    /// Those of so many times the collectives.
+    pub(super) fn times(mut self, count: f64) -> Prices {
+        self.seconds
+            .iter_mut()
+            .for_each(|seconds| *seconds *= count);
+        self
+    }
 }
 
 /// Prices the collectives of one grid.
@@ -53,9 +61,18 @@ impl<'a> Pricer<'a> {
 
     /// These collectives on an axis, one after another, each over a whole buffer of so many bytes.
     pub(super) fn each(&self, axis: Axis, collectives: &[(Operation, usize)]) -> Prices {
-        let size = self.degrees.get(axis);
+        self.among(axis, (1, self.degrees.get(axis)), collectives)
+    }
+
+    /// The same between `size` ranks of the axis, each `stride` from the next.
+    pub(super) fn among(
+        &self,
+        axis: Axis,
+        (stride, size): (usize, usize),
+        collectives: &[(Operation, usize)],
+    ) -> Prices {
         let at = |inner: &usize| {
-            let route = Route::strided(*inner, size, self.placement);
+            let route = Route::strided(inner * stride, size, self.placement);
             collectives
                 .iter()
                 .map(|(operation, bytes)| self.pricing.one(*operation, *bytes, route))

@@ -2,27 +2,32 @@
 //! assembled.
 
 use super::{
+    attention::Attention,
     distances::{Distances, Places},
     lines::LineSums,
     matrices::Matrices,
-    memory::{beyond_bytes, parameters, state_bytes},
+    memory::{beyond_bytes, moved_bytes, parameters, state_bytes},
     prices::{Pricer, Prices},
     stages::imbalance,
 };
 use crate::enumerate::INTERLEAVED;
-use crate::{Candidate, Request};
+use crate::{
+    Candidate, Request,
+    memory::{Links, of_stages, waits},
+};
 use grid::{
-    Axis, Degrees,
+    Axis,
     machine::{GemmShape, Variant},
 };
-use hal::kernel::AttentionShape;
 use parallel::{
-    ContextAttention, Operation, Overlap, Reproducible,
+    Operation, Overlap, Reproducible,
+    memory::SegmentMemory,
+    model::Cut,
     pipeline::{
         ScheduleKind,
         schedule::{Stages, Times},
     },
-    work::{AttentionWork, LinearTraffic, LinearWork, Phase, Place, WireWork},
+    work::{LinearTraffic, LinearWork, Phase, Place, WireWork},
 };
 use train::config::PlaceKind;
 
@@ -31,6 +36,8 @@ use train::config::PlaceKind;
 struct Group {
     // Average number of these layers per stage.
     count: f64,
+    // The segments that have them, once for each.
+    segments: Vec<usize>,
     recomputed: bool,
     forward_s: f64,
     d_inputs_s: f64,
@@ -41,19 +48,13 @@ struct Group {
     traffic: [Vec<(Phase, Prices)>; 2],
 }
 
-// In the order of their numbers.
-const WAYS: [ContextAttention; 2] = [ContextAttention::Gather, ContextAttention::Heads];
-
 /// The costs of a grid and number of rows, before the order of axes and the variant are known.
 #[derive(Clone, Debug)]
 pub(crate) struct Sheet<'a> {
     request: &'a Request,
     overlap: Overlap,
     groups: Vec<Group>,
-    // For the blocks of one stage, forward and backward, without and with recomputation of layers.
-    attention_s: [f64; 2],
-    // The traffic of attention over Context in each way, without and with recomputation.
-    exchanged: [[Prices; 2]; WAYS.len()],
+    attention: Attention,
     // Without and with sequence parallelism.
     elementwise_s: [f64; 2],
     // For each way in which parts can lie on stages: how uneven these are, and what one micro-batch hands from part to
@@ -66,6 +67,7 @@ pub(crate) struct Sheet<'a> {
     scatter_data: Prices,
     gather_data: Prices,
     // If the optimiser updates matrices as a whole.
+    moved_bytes: [[f64; 2]; 2],
     matrices: Option<Matrices>,
     // If it keeps means of rows and columns.
     lines: Option<LineSums>,
@@ -105,9 +107,7 @@ impl<'a> Sheet<'a> {
             request,
             overlap: request.overlap.unwrap_or(request.preset.overlap()),
             groups: local.groups(&pricer),
-            attention_s: [false, true].map(|recompute| local.attention(recompute)),
-            exchanged: WAYS
-                .map(|way| [false, true].map(|recompute| local.exchanged(way, recompute, &pricer))),
+            attention: Attention::new(request, candidate, &pricer),
             elementwise_s: [false, true].map(|spread| local.elementwise(spread)),
             stages: local.stages(&pricer),
             num_buckets,
@@ -125,6 +125,7 @@ impl<'a> Sheet<'a> {
                 false => bucket(&[Operation::ReduceScatter], sent),
             },
             gather_data: bucket(&[Operation::AllGather], weights),
+            moved_bytes: moved(request, candidate),
             matrices: Matrices::new(request, candidate, &pricer),
             lines: LineSums::new(request, candidate, &pricer),
         }
@@ -132,11 +133,19 @@ impl<'a> Sheet<'a> {
 
     /// Seconds per step of a variant of the sheet's candidate, with the axes at these distances.
     pub(crate) fn step(&self, variant: &Candidate, places: &Places) -> f64 {
-        let linear = |group: &Group| group.count * self.linear(group, variant, places);
+        let linear = |group: &Group| {
+            let again = self.recomputed_share(group, variant);
+            let [once, twice] = [1, 2].map(|forwards| {
+                let is_there = (forwards == 2 && again > 0.0) || (forwards == 1 && again < 1.0);
+                let seconds = || self.linear(group, forwards, variant, places);
+                is_there.then(seconds).unwrap_or_default()
+            });
+            group.count * (once * (1.0 - again) + twice * again)
+        };
         let micro = self.groups.iter().map(linear).sum::<f64>()
-            + self.attention_s[usize::from(variant.recompute)]
-            + self.exchanged[variant.context_attention as usize][usize::from(variant.recompute)]
-                .at(places)
+            + self
+                .attention
+                .seconds(variant, places, self.collective_share())
             + self.elementwise_s[usize::from(variant.sequence_parallel)];
         let stages = variant.schedule.stages(variant.degrees.pipeline);
         let of_stages = self.stages.iter().find(|(known, ..)| *known == stages);
@@ -153,6 +162,7 @@ impl<'a> Sheet<'a> {
             return f64::INFINITY;
         };
         let micro = micro * imbalance;
+        let micro = micro + self.moving(variant, micro);
         // A stage waits for each message, because its next work is on what its neighbour sends.
         let messages = 2.0 * message[usize::from(variant.sequence_parallel)].at(places);
         let passes = variant.micro_batches as f64 + bubble;
@@ -176,10 +186,21 @@ impl<'a> Sheet<'a> {
         machine.crowding(per_node as f64 * computing) / machine.device.slowest.value
     }
 
-    // Forward (twice if it is recomputed) and backward. Traffic that may run beside compute is hidden as far as
-    // the compute lasts, and slows it.
-    fn linear(&self, group: &Group, variant: &Candidate, places: &Places) -> f64 {
-        let forwards = 1 + usize::from(variant.recompute && group.recomputed);
+    // The share of a group's layers that is recomputed.
+    fn recomputed_share(&self, group: &Group, variant: &Candidate) -> f64 {
+        if let Some(all) = variant.memory.all() {
+            return f64::from(u8::from(all.recompute && group.recomputed));
+        }
+        let work = &self.request.work.segments;
+        let again = group.segments.iter();
+        let again =
+            again.filter(|segment| variant.memory.of(**segment, &work[**segment]).recompute);
+        again.count() as f64 / group.segments.len().max(1) as f64
+    }
+
+    // Forward, as often as stated, and backward. Traffic that may run beside compute is hidden as far as the compute lasts, and
+    // slows it.
+    fn linear(&self, group: &Group, forwards: usize, variant: &Candidate, places: &Places) -> f64 {
         let gather = group.gather.at(places);
         let again = (forwards - usize::from(variant.keep_gathered)) as f64 * gather;
         let beside = |seconds: f64, overlaps: bool| {
@@ -214,9 +235,44 @@ impl<'a> Sheet<'a> {
             .iter()
             .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let compute = forwards as f64 * group.forward_s + group.d_inputs_s + group.d_weights_s;
-        let slowed =
-            compute + self.request.machine.device.collective_share.value * hidden.min(compute);
+        let slowed = compute + self.collective_share() * hidden.min(compute);
         shown + slowed.max(hidden)
+    }
+
+    // The part of the device that traffic takes from compute beside it.
+    fn collective_share(&self) -> f64 {
+        self.request.machine.device.collective_share.value
+    }
+
+    // Bytes per second to and from a place beyond the device.
+    fn bandwidth(&self, place: PlaceKind) -> Option<f64> {
+        let device = &self.request.machine.device;
+        match place {
+            PlaceKind::Device => None,
+            PlaceKind::Host => Some(device.host_bandwidth()),
+            PlaceKind::Files => Some(device.files_bandwidth()),
+        }
+    }
+
+    // Seconds per micro-batch for which a stage waits for activations that leave beside its forward, a third of its time or,
+    // with recomputation, a quarter, and that come back beside the rest. Where segments differ, each has its neighbours' time.
+    fn moving(&self, variant: &Candidate, micro: f64) -> f64 {
+        let Some(all) = variant.memory.all() else {
+            let config = variant.config(self.request);
+            let depths = config.parallel.stages.clone().unwrap_or_default();
+            let stages = of_stages(self.request, &config, &depths);
+            let segments = variant.memory.each(&self.request.work);
+            return waits(&Links::of(self.request), &stages, &segments);
+        };
+        let Some(bandwidth) = self.bandwidth(all.place) else {
+            return 0.0;
+        };
+        let bytes = self.moved_bytes[usize::from(all.recompute)]
+            [usize::from(variant.sequence_parallel)]
+            / variant.degrees.pipeline as f64;
+        let forward = micro / if all.recompute { 4.0 } else { 3.0 };
+        let seconds = bytes / bandwidth;
+        (seconds - forward).max(0.0) + (seconds - (micro - forward)).max(0.0)
     }
 
     // Gradient reduction. All but the last bucket overlap the backward of a micro-batch, about two thirds of its time. Then
@@ -269,15 +325,31 @@ impl<'a> Sheet<'a> {
         let device = &self.request.machine.device;
         let elements = parameters(self.request, &variant.degrees) / shared;
         let kernels = of_element * elements / device.kernel_bandwidth("adamw", "optimiser");
-        let bandwidth = match self.request.placement.optimiser {
-            PlaceKind::Device => return kernels,
-            PlaceKind::Host => device.host_bandwidth(),
-            PlaceKind::Files => device.files_bandwidth(),
+        let Some(bandwidth) = self.bandwidth(variant.optimiser_place) else {
+            return kernels;
         };
         // A piece arrives, is updated and returns in one of two buffers, while another piece does so in the other.
         let moved = elements * beyond_bytes(self.request);
         moved / bandwidth + kernels / 2.0
     }
+}
+
+// By recomputation and sequence parallelism, the bytes of activations that leave in a micro-batch.
+fn moved(request: &Request, candidate: &Candidate) -> [[f64; 2]; 2] {
+    if request.activation_places.is_empty() {
+        return [[0.0; 2]; 2];
+    }
+    [false, true].map(|recompute| {
+        [false, true].map(|sequence_parallel| {
+            let place = PlaceKind::Host;
+            let variant = Candidate {
+                memory: SegmentMemory { recompute, place }.into(),
+                sequence_parallel,
+                ..candidate.clone()
+            };
+            moved_bytes(request, &variant, place)
+        })
+    })
 }
 
 // The local computation of a rank.
@@ -290,26 +362,31 @@ struct Local<'a> {
 impl Local<'_> {
     // Equal layers form one group, wherever they stand in the model.
     fn groups(&self, pricer: &Pricer) -> Vec<Group> {
-        let mut counted: Vec<(&LinearWork, bool, usize)> = Vec::new();
-        for segment in &self.request.work.segments {
+        let mut counted: Vec<(&LinearWork, bool, Vec<usize>)> = Vec::new();
+        for (number, segment) in self.request.work.segments.iter().enumerate() {
             for layers in &segment.linear {
-                let alike = |(known, recomputed, _): &&mut (&LinearWork, bool, usize)| {
+                let alike = |(known, recomputed, _): &&mut (&LinearWork, bool, Vec<usize>)| {
                     *known == layers && *recomputed == segment.recomputed
                 };
                 match counted.iter_mut().find(alike) {
-                    Some((.., count)) => *count += 1,
-                    None => counted.push((layers, segment.recomputed, 1)),
+                    Some((.., segments)) => segments.push(number),
+                    None => counted.push((layers, segment.recomputed, vec![number])),
                 }
             }
         }
-        let group = |(layers, recomputed, count): (&LinearWork, bool, usize)| {
-            let of_stage = count as f64 / self.candidate.degrees.pipeline as f64;
-            self.group(layers, recomputed, of_stage, pricer)
+        let group = |(layers, recomputed, segments): (&LinearWork, bool, Vec<usize>)| {
+            self.group(layers, recomputed, segments, pricer)
         };
         counted.into_iter().map(group).collect()
     }
 
-    fn group(&self, layers: &LinearWork, recomputed: bool, count: f64, pricer: &Pricer) -> Group {
+    fn group(
+        &self,
+        layers: &LinearWork,
+        recomputed: bool,
+        segments: Vec<usize>,
+        pricer: &Pricer,
+    ) -> Group {
         let degrees = &self.candidate.degrees;
         let (m, k) = (
             self.rows * layers.vectors / self.parts(layers.tokens),
@@ -349,7 +426,8 @@ impl Local<'_> {
         };
         let all = |time: &dyn Fn(usize) -> f64| outputs.iter().map(|n| time(*n)).sum::<f64>();
         Group {
-            count,
+            count: self.of_a_stage(segments.len() as f64),
+            segments,
             recomputed,
             forward_s: all(&|n| self.matmul(m, n, k, Variant::Nn)),
             d_inputs_s: all(&|n| self.matmul(m, k, n, Variant::Nt)),
@@ -374,49 +452,6 @@ impl Local<'_> {
         machine
             .product
             .seconds(&shape, &machine.device, self.request.tuned)
-    }
-
-    // Per stage, forward (twice if it is recomputed) and backward.
-    fn attention(&self, recompute: bool) -> f64 {
-        let (machine, dtype) = (&self.request.machine, self.request.precision.dtype());
-        let form = self.request.attention(recompute);
-        let forwards = if recompute { 2.0 } else { 1.0 };
-        let seconds = |work: &AttentionWork| {
-            let heads = self.rows * work.heads / self.candidate.degrees.x;
-            let shape = AttentionShape::causal(1, work.sequence, [heads, heads, work.head_size]);
-            let of = |backward| machine.attention(&shape, dtype, form, backward);
-            // Every rank of Context meets as many pairs of tokens.
-            (forwards * of(false) + of(true)) / self.parts(work.tokens) as f64
-        };
-        let segments = &self.request.work.segments;
-        let attention = segments.iter().flat_map(|segment| &segment.attention);
-        // Matmuls between activations are as small as those of attention, and have two in backward.
-        let flop: f64 = segments.iter().map(|segment| segment.activation_flop).sum();
-        let flop = (forwards + 2.0) * self.rows as f64 * flop / self.candidate.degrees.x as f64;
-        let rate = machine.device.peak(dtype.name()) * machine.device.attention.forward.value;
-        self.of_a_stage(attention.map(seconds).sum::<f64>() + flop / rate)
-    }
-
-    // The traffic of a micro-batch's attention over Context.
-    fn exchanged(&self, way: ContextAttention, recompute: bool, pricer: &Pricer) -> Prices {
-        let size = self.request.precision.dtype().bytes();
-        let Degrees {
-            x,
-            context,
-            pipeline,
-            ..
-        } = self.candidate.degrees;
-        let segments = self.request.work.segments.iter();
-        let calls = segments.flat_map(|segment| {
-            let forwards = 1 + usize::from(recompute && segment.recomputed);
-            let attention = segment.attention.iter().filter(|work| work.tokens);
-            let traffic = attention.flat_map(move |work| work.traffic(way, context, forwards));
-            traffic.flat_map(move |(operation, vectors, features)| {
-                let bytes = move |n| self.rows * vectors * n / (x * pipeline) * size;
-                features.into_iter().map(move |n| (operation, bytes(n)))
-            })
-        });
-        pricer.each(Axis::Context, &calls.collect::<Vec<_>>())
     }
 
     // Into how many parts Context cuts what follows sequences.
@@ -468,7 +503,9 @@ impl Local<'_> {
             }
         }
         let of = |stages: Stages| {
-            let crossing = work.crossing(stages).ok()?;
+            // By cost alone: the messages and the limit of memory are left to the simulation.
+            let costs: Vec<f64> = work.segments.iter().map(|segment| segment.cost).collect();
+            let crossing = work.crossing(&Cut::parts(&costs, stages).ok()?, stages);
             let chunks = stages.chunks;
             // The messages of one micro-batch, averaged over stages.
             let message = |sequence_parallel: bool| {

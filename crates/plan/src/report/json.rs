@@ -1,7 +1,7 @@
 //! A plan as JSON.
 
 use super::{notes, shares};
-use crate::{Outcome, Plan};
+use crate::{Outcome, Plan, Request};
 use serde_json::{Value, json};
 
 /// The plan with `candidates`, best first, each with its grid, time, speed and memory.
@@ -20,12 +20,14 @@ pub fn json(plan: &Plan) -> Value {
         "simulated": plan.num_simulated,
         "took_s": plan.took.as_secs_f64(),
         "notes": notes(plan),
-        "candidates": plan.best.iter().map(candidate).collect::<Vec<_>>(),
+        "candidates": plan.best.iter().map(|outcome| candidate(request, outcome)).collect::<Vec<_>>(),
     })
 }
 
-fn candidate(outcome: &Outcome) -> Value {
+fn candidate(request: &Request, outcome: &Outcome) -> Value {
     let chosen = &outcome.candidate;
+    // As a configuration states them.
+    let config = chosen.config(request);
     let degrees = &chosen.degrees;
     json!({
         "grid": {
@@ -34,12 +36,15 @@ fn candidate(outcome: &Outcome) -> Value {
         },
         "order": chosen.order.to_string(),
         "micro_batches": chosen.micro_batches,
-        "recompute": chosen.recompute,
+        "recompute": config.training.recompute,
         "schedule": chosen.schedule.to_string(),
+        "segments_of_parts": outcome.depths,
         "sharding": chosen.sharding.to_string(),
         "keep_gathered": chosen.keep_gathered,
         "sequence_parallel": chosen.sequence_parallel,
         "context_attention": chosen.context_attention.to_string(),
+        "optimiser_place": chosen.optimiser_place.name(),
+        "activation_place": config.placement.activations,
         "step_s": outcome.step_s,
         "pflops": outcome.flops / 1e15,
         "percent_of_peak": outcome.percent_of_peak,

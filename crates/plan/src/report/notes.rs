@@ -1,11 +1,14 @@
-//! What a plan's times leave out.
+//! What a plan has chosen for segments, and what its times leave out.
 
 use crate::{Plan, Request};
 use parallel::Reproducible;
 
-/// Sentences about what the predicted times do not cover; none for most plans.
+/// Sentences about what the segments of the best one keep, if that was chosen, and about what the predicted times do not cover.
 pub fn notes(plan: &Plan) -> Vec<String> {
-    of_request(&plan.request)
+    let memory = plan.memory.iter();
+    let memory =
+        memory.map(|choice| format!("memory of the best one: {}", choice.sentences().join("; ")));
+    memory.chain(of_request(&plan.request)).collect()
 }
 
 fn of_request(request: &Request) -> Vec<String> {

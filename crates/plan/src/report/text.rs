@@ -1,9 +1,10 @@
 //! A plan in words and columns.
 
 use super::{Share, notes, shares};
-use crate::{Outcome, Plan, search::SHOWN};
+use crate::{Outcome, Plan, SegmentChoices, memory::in_words, search::SHOWN};
 use parallel::data::Sharding;
 use std::fmt::Write;
+use train::config::PlaceKind;
 
 /// The best ten candidates, where the best one's time goes, and why the runner-up loses.
 pub fn text(plan: &Plan) -> String {
@@ -57,24 +58,25 @@ fn table(plan: &Plan) -> String {
             outcome.flops / 1e15,
             outcome.percent_of_peak,
             memory,
-            how(outcome)
+            how(plan, outcome)
         );
     }
     text
 }
 
-fn how(outcome: &Outcome) -> String {
+fn how(plan: &Plan, outcome: &Outcome) -> String {
     let chosen = &outcome.candidate;
     let mut words = vec![
         format!("order {}", chosen.order),
         format!("{} micro-batches", chosen.micro_batches),
     ];
-    if chosen.recompute {
+    if chosen.memory.recomputes_all() {
         words.push("recompute".into());
     }
     if chosen.degrees.pipeline > 1 {
         words.push(chosen.schedule.to_string());
     }
+    words.extend(depths(&outcome.depths));
     match chosen.sharding {
         Sharding::None => {}
         Sharding::Optimiser => words.push("sharded optimiser".into()),
@@ -89,7 +91,35 @@ fn how(outcome: &Outcome) -> String {
     if chosen.degrees.context > 1 {
         words.push(format!("context attention {}", chosen.context_attention));
     }
+    let mut place = |what: &str, place: PlaceKind| match place {
+        PlaceKind::Device => {}
+        PlaceKind::Host => words.push(format!("{what} on the host")),
+        PlaceKind::Files => words.push(format!("{what} in files")),
+    };
+    place("optimiser", chosen.optimiser_place);
+    if let Some(all) = chosen.memory.all() {
+        place("activations", all.place);
+    }
+    if let SegmentChoices::Each(each) = &chosen.memory {
+        words.push(in_words(&plan.request.work, each));
+    }
     words.join(", ")
+}
+
+// The most parts whose depths are written out.
+const SHOWN_PARTS: usize = 8;
+
+// Parts of equal depth need no word.
+fn depths(depths: &[usize]) -> Option<String> {
+    let (least, most) = (depths.iter().min()?, depths.iter().max()?);
+    match depths.len() {
+        _ if least == most => None,
+        ..=SHOWN_PARTS => {
+            let each: Vec<String> = depths.iter().map(usize::to_string).collect();
+            Some(format!("parts of {} segments", each.join("+")))
+        }
+        _ => Some(format!("parts of {least} to {most} segments")),
+    }
 }
 
 fn time(best: &Outcome) -> String {

@@ -10,14 +10,24 @@ impl Costs {
         Route::of(members, self.placement)
     }
 
-    /// The cost of collectives that progress together: each link carries its bytes, and all share one start.
+    /// The cost of collectives that progress together: each link carries its bytes, and all share one start. Links carry what is
+    /// received beside what is sent.
     pub fn collectives(&self, route: Route, calls: &[Collective]) -> Cost {
-        let costs = calls.iter().map(|call| self.collective(route, call));
         let together = |all: Cost, cost: Cost| Cost {
             latency_s: all.latency_s.max(cost.latency_s),
             ..all.and(cost)
         };
-        costs.fold(Cost::default(), together)
+        let of = |received: bool| {
+            let is = |call: &&Collective| matches!(call, Collective::Recv { .. }) == received;
+            let costs = calls.iter().filter(is);
+            let costs = costs.map(|call| self.collective(route, call));
+            costs.fold(Cost::default(), together)
+        };
+        let (sent, received) = (of(false), of(true));
+        Cost {
+            transfer_s: sent.transfer_s.max(received.transfer_s),
+            ..together(sent, received)
+        }
     }
 
     /// The same for ranks that have computed for `compute_s` since their last collective. Ranks that share

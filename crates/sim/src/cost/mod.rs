@@ -25,6 +25,7 @@ pub struct Costs {
     // Speed of the job's slowest device relative to the mean device.
     slowest: f64,
     memory_limit: Option<usize>,
+    is_unbounded: bool,
 }
 
 impl Costs {
@@ -43,6 +44,7 @@ impl Costs {
             busy: placement.per_node as f64,
             slowest,
             memory_limit: None,
+            is_unbounded: false,
             machine,
         }
     }
@@ -72,6 +74,14 @@ impl Costs {
     pub fn memory_limit(self, memory_limit: Option<usize>) -> Costs {
         Costs {
             memory_limit,
+            ..self
+        }
+    }
+
+    /// Gives every rank all the memory that it asks for, to learn how much that is.
+    pub fn unbounded(self) -> Costs {
+        Costs {
+            is_unbounded: true,
             ..self
         }
     }
@@ -192,6 +202,9 @@ impl Costs {
     /// Bytes of one device's memory that a program can use.
     pub fn memory_bytes(&self) -> usize {
         let all = self.machine.device.memory_bytes();
-        self.memory_limit.map_or(all, |limit| limit.min(all))
+        match (self.is_unbounded, self.memory_limit) {
+            (true, _) => usize::MAX >> 1,
+            (false, limit) => limit.map_or(all, |limit| limit.min(all)),
+        }
     }
 }

@@ -38,6 +38,9 @@ pub fn backward(roots: Vec<(Var, Tensor)>) -> Result<()> {
                 "each tape run back once",
             ));
         };
+        if let Some(saved) = &node.saved {
+            saved.arrive()?;
+        }
         let inputs = std::mem::take(&mut *node.inputs.borrow_mut());
         let gradients = rounded(&node, gradients)?;
         for (place, gradient) in inputs.into_iter().zip(run(gradients)?) {

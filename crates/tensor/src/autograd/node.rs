@@ -1,6 +1,6 @@
 //! An operation on the tape.
 
-use crate::Tensor;
+use crate::{Tensor, saved::SavedSegment};
 use hal::{DType, Result};
 use std::{
     cell::{Cell, RefCell},
@@ -34,6 +34,8 @@ pub(crate) struct Node {
     pub(crate) inputs: RefCell<Vec<Option<NodeOutput>>>,
     pub(crate) outputs: Vec<DType>,
     pub(crate) sums: Sums,
+    // What was saved beside this node, which has to be on the device when the node runs back.
+    pub(crate) saved: Option<Rc<SavedSegment>>,
     // Taken by the backward pass, so that what it saved is freed at once.
     pub(crate) backward: RefCell<Option<Backward>>,
 }

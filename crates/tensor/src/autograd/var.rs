@@ -203,6 +203,7 @@ fn record(
         inputs: RefCell::new(inputs),
         outputs,
         sums,
+        saved: device.0.saving.borrow().clone(),
         backward,
     })
 }

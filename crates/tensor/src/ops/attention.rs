@@ -1,19 +1,26 @@
-//! Causal attention and rotary positions.
+//! Causal attention, over whole sequences or within documents, and rotary positions.
 
 use super::{float, holds, launch};
 use crate::{Arguments, Tensor, shape::product};
 use hal::{
-    Error, Kernel, Result,
-    kernel::{AttentionBackward, AttentionForward, Rope},
+    DType, Error, Kernel, Result,
+    kernel::{AttentionBackward, AttentionForward, AttentionJoin, Rope},
 };
 
 pub use hal::kernel::{AttentionDropout, AttentionShape};
 
 /// `softmax(scale * q k^T, causal) v`, and the log-sum-exp of its scores for the backward pass.
 ///
+/// With `documents`, a query attends only to keys of its own document: those from the place that `documents` gives for it,
+/// the place of the document's first token in the complete sequence. Places that decrease along a sequence leave the result
+/// unspecified. A query always attends to its own key, if that is held here; one that meets no key has the output 0 and the
+/// log-sum-exp -infinity.
+///
 /// # Shapes
 /// `q` and the result: (sequences * queries) x (heads * head_size). `k`, `v`: (sequences * keys) x (kv_heads * head_size).
-/// The log-sum-exp: sequences x heads x queries, of the accumulator type.
+/// `documents`: sequences x queries, u32. The log-sum-exp: sequences x heads x queries, of the accumulator type.
+/// # Cost
+/// Blocks of keys before the documents of a block of queries are skipped.
 /// # Errors
 /// [`Error::Invalid`] if the shape has no elements in a head, queries without a key or heads that are not a multiple of
 /// its key and value heads, if its dropout is not valid, and if a tensor's size or type does not match it.
@@ -22,8 +29,10 @@ pub fn attention(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
+    documents: Option<&Tensor>,
 ) -> Result<(Tensor, Tensor)> {
     check(&shape, q, k, v)?;
+    check_documents(&shape, documents)?;
     let out = Tensor::empty(q.device(), q.dtype(), q.shape())?;
     let statistics = [shape.sequences, shape.heads, shape.queries];
     let log_sum_exp = Tensor::empty(q.device(), q.dtype().accumulator(), &statistics)?;
@@ -35,9 +44,56 @@ pub fn attention(
         v: args.take(v),
         out: args.take(&out),
         log_sum_exp: args.take(&log_sum_exp),
+        documents: documents.map(|starts| args.take(starts)),
     };
     launch(&mut args, Kernel::AttentionForward(kernel))?;
     Ok((out, log_sum_exp))
+}
+
+/// Joins the attention on a block of keys to that on others, in place: `out` becomes the attention on all of them. The
+/// result is the log-sum-exp of all.
+///
+/// # Shapes
+/// `out` and its log-sum-exp: as [`attention`](fn@attention) returns them, of the accumulator type. `block`: what it returns for
+/// the block.
+/// # Errors
+/// [`Error::Invalid`] if a tensor's size or type does not match the shape's queries, heads and head size.
+pub fn attention_join(
+    shape: AttentionShape,
+    (out, log_sum_exp): (&Tensor, &Tensor),
+    (block, block_log_sum_exp): (&Tensor, &Tensor),
+) -> Result<Tensor> {
+    float("attention_join", block)?;
+    let sizes = [shape.sequences, shape.heads, shape.queries];
+    let statistics = product("attention_join", &sizes)?;
+    let elements = product("attention_join", &[statistics, shape.head_size])?;
+    let accumulator = block.dtype().accumulator();
+    holds("attention_join", "output", out, elements, accumulator)?;
+    holds("attention_join", "block", block, elements, block.dtype())?;
+    for sums in [log_sum_exp, block_log_sum_exp] {
+        holds(
+            "attention_join",
+            "log-sum-exp",
+            sums,
+            statistics,
+            accumulator,
+        )?;
+    }
+    let joined = Tensor::empty(out.device(), accumulator, &sizes)?;
+    let mut args = Arguments::default();
+    let kernel = AttentionJoin {
+        sequences: shape.sequences,
+        queries: shape.queries,
+        heads: shape.heads,
+        head_size: shape.head_size,
+        out: args.take(out),
+        log_sum_exp: args.take(log_sum_exp),
+        block: args.take(block),
+        block_log_sum_exp: args.take(block_log_sum_exp),
+        joined: args.take(&joined),
+    };
+    launch(&mut args, Kernel::AttentionJoin(kernel))?;
+    Ok(joined)
 }
 
 /// What the backward pass of attention needs of the forward pass.
@@ -51,6 +107,7 @@ pub struct Saved {
     pub v: Tensor,
     pub out: Tensor,
     pub log_sum_exp: Tensor,
+    pub documents: Option<Tensor>,
 }
 
 /// Gradients of [`attention`](fn@attention): of q, k and v. Keys to which no query attends have the gradient 0.
@@ -68,8 +125,10 @@ pub fn attention_backward(
         v,
         out,
         log_sum_exp,
+        documents,
     } = saved;
     check(&shape, q, k, v)?;
+    check_documents(&shape, documents.as_ref())?;
     holds(
         "attention_backward",
         "output",
@@ -104,6 +163,7 @@ pub fn attention_backward(
         out: args.take(out),
         log_sum_exp: args.take(log_sum_exp),
         d_out: args.take(d_out),
+        documents: documents.as_ref().map(|starts| args.take(starts)),
         d_q: args.take(&d_q),
         d_k: args.take(&d_k),
         d_v: args.take(&d_v),
@@ -145,12 +205,20 @@ fn check(shape: &AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(
         .map_or(Ok(()), |dropout| check_dropout(shape, &dropout))
 }
 
+fn check_documents(shape: &AttentionShape, documents: Option<&Tensor>) -> Result<()> {
+    let Some(starts) = documents else {
+        return Ok(());
+    };
+    let count = product("attention", &[shape.sequences, shape.queries])?;
+    holds("attention", "documents", starts, count, DType::U32)
+}
+
 // The local weights lie within the global numbering, and the last global weight has a number.
 fn check_dropout(shape: &AttentionShape, dropout: &AttentionDropout) -> Result<()> {
     let end = |first: usize, count: usize| first.checked_add(count);
     let within = |end: Option<usize>, size: usize| end.is_some_and(|end| end <= size);
-    let keys = end(dropout.first_key, shape.keys);
-    let queries = end(dropout.first_key, shape.first_query);
+    let keys = end(shape.first_key, shape.keys);
+    let queries = end(shape.first_key, shape.first_query);
     let queries = queries.and_then(|first| end(first, shape.queries));
     let sequences = end(dropout.first_sequence, shape.sequences);
     let weights = sequences.and_then(|sequences| {
@@ -168,8 +236,8 @@ fn check_dropout(shape: &AttentionShape, dropout: &AttentionDropout) -> Result<(
         false => Err(Error::invalid(
             "attention",
             format!(
-                "{} queries from key {} on, {} keys, {} heads and {dropout:?}",
-                shape.queries, shape.first_query, shape.keys, shape.heads
+                "{} queries from key {} on, {} keys from place {} on, {} heads and {dropout:?}",
+                shape.queries, shape.first_query, shape.keys, shape.first_key, shape.heads
             ),
             "a probability in [0, 1), heads, queries and keys among the global ones, and fewer than 2^64 weights",
         )),

@@ -104,6 +104,22 @@ pub fn binary_into(op: BinaryOp, a: &Tensor, b: &Tensor, out: &Tensor) -> Result
 /// # Errors
 /// [`Error::Invalid`] with both tensors for another number of elements or another type; also for integers.
 pub fn binary_row(op: BinaryOp, a: &Tensor, row: &Tensor) -> Result<Tensor> {
+    check_row(a, row)?;
+    let out = Tensor::empty(a.device(), a.dtype(), a.shape())?;
+    queue_binary(op, a, row, &out)?;
+    Ok(out)
+}
+
+/// `a = a op row` for every row of `a`, or `a = a op number` for every element.
+///
+/// # Errors
+/// As [`binary_row`]; [`Error::Invalid`] also where the two overlap.
+pub fn binary_row_in_place(op: BinaryOp, a: &Tensor, row: &Tensor) -> Result<()> {
+    check_row(a, row)?;
+    queue_binary(op, a, row, a)
+}
+
+fn check_row(a: &Tensor, row: &Tensor) -> Result<()> {
     float("binary_row", a)?;
     same_type("binary_row", a, &[row])?;
     if row.num_elements() != a.columns() && row.num_elements() != 1 {
@@ -113,9 +129,7 @@ pub fn binary_row(op: BinaryOp, a: &Tensor, row: &Tensor) -> Result<Tensor> {
             format!("{} elements of a row, or 1", a.columns()),
         ));
     }
-    let out = Tensor::empty(a.device(), a.dtype(), a.shape())?;
-    queue_binary(op, a, row, &out)?;
-    Ok(out)
+    Ok(())
 }
 
 // The lengths were checked: that of `b` divides that of `a`.

@@ -3,7 +3,7 @@
 //!
 //! These have no gradients: [`autograd`](crate::autograd) and the layers build on them. Each family of the
 //! seam's kernels has a file: [`matmul`](mod@matmul), [`elementwise`], [`norm`], [`attention`](mod@attention),
-//! [`loss`], [`embedding`](mod@embedding), [`optimiser`], [`coded`], [`factored`], [`layout`], [`dims`], [`rows`]; and
+//! [`loss`], [`embedding`](mod@embedding), [`documents`], [`optimiser`], [`coded`], [`factored`], [`layout`], [`dims`], [`rows`]; and
 //! [`custom`](fn@custom) is for custom kernels.
 //!
 //! # Errors
@@ -15,6 +15,7 @@ pub mod attention;
 pub mod coded;
 mod custom;
 pub mod dims;
+pub mod documents;
 pub mod elementwise;
 pub mod embedding;
 pub mod factored;
@@ -25,11 +26,12 @@ pub mod norm;
 pub mod optimiser;
 pub mod rows;
 
-pub use attention::{attention, attention_backward, rope};
+pub use attention::{attention, attention_backward, attention_join, rope};
 pub use custom::{
     Custom, CustomArguments, CustomCost, CustomKernel, CustomNumber, DeviceCode, custom,
 };
 pub use dims::{concat, expand, one_hot, permute, slice};
+pub use documents::{document_starts, places_in_documents};
 pub use elementwise::*;
 pub use embedding::{embedding, embedding_backward};
 pub use layout::{columns, columns_into, copy, copy_on, set_columns};

@@ -2,7 +2,8 @@
 
 use crate::world::{Step, World};
 use fascicle_tensor::{
-    DType, Error, MemoryKind, ReduceOp, Result, Tensor, UnevenShards, Var,
+    Beyond, Carried, DType, Device, Error, MemoryKind, ReduceOp, Result, SavedSegment, Stream,
+    Tensor, UnevenShards, Var,
     autograd::backward,
     ops::{
         self, BinaryOp, CustomKernel, Region, Transpose, UnaryOp,
@@ -16,6 +17,7 @@ use fascicle_tensor::{
     trace,
 };
 use hal::{Counts, codes::BlockPlace, kernel::LinePlace, random::Key};
+use offload::Place;
 use std::sync::Arc;
 
 type Call = fn(&mut World, &Step) -> Result<()>;
@@ -43,6 +45,31 @@ pub const ALL: &[(&str, Call)] = &[
         keep(w, |w| w.tensor(s.tensors[0]).rows(s.sizes[0], s.sizes[1]))
     }),
     ("forget", forget),
+    ("from_vec", |w, s| {
+        let elements = vec![s.numbers[0] as f32; s.small(0) + 10 * s.small(1)];
+        let count = if s.fits() { elements.len() } else { s.sizes[2] };
+        keep(w, |w| {
+            Tensor::from_vec(w.device(s.choices[1]), &[count], elements)
+        })
+    }),
+    ("into_vec", |w, s| {
+        // No tensor without elements is left behind, however many views it had.
+        let count = w.tensors.len().max(1);
+        let taken = w.tensors.swap_remove(usize::from(s.tensors[0]) % count);
+        taken.into_vec::<f32>().map(drop)
+    }),
+    ("lend_mut", lend_mut),
+    ("lend", lend),
+    ("gone", |w, _| {
+        let gone = w.gone.clone();
+        let gone = gone.ok_or_else(|| Error::invalid("gone", "nothing", "something"))?;
+        assert!(gone.fill(1.0).is_err() && gone.to_f64().is_err());
+        keep(w, |w| ops::binary(BinaryOp::Add, &gone, &w.tensor(0)))
+    }),
+    ("binary_row_in_place", |w, s| {
+        let (x, row) = matrix_and_row(w, s)?;
+        ops::binary_row_in_place(binary(s), &x, &row)
+    }),
     ("cast", |w, s| {
         keep(w, |w| ops::cast(&w.tensor(s.tensors[0]), s.dtype()))
     }),
@@ -139,6 +166,19 @@ pub const ALL: &[(&str, Call)] = &[
         keep(w, |w| {
             let (out, d_out) = (w.tensor(s.tensors[0]), w.tensor(s.tensors[1]));
             ops::softmax_backward(&out, &d_out, s.fits())
+        })
+    }),
+    ("documents", |w, s| {
+        keep(w, |w| {
+            let ids = match s.fits() {
+                true => typed(w, s, DType::U32, s.shape())?,
+                false => w.tensor(s.tensors[0]),
+            };
+            let end = s.small(0) as u32;
+            match s.small(1) % 2 {
+                0 => ops::document_starts(&ids, end),
+                _ => ops::places_in_documents(&ids, end),
+            }
         })
     }),
     ("select_rows", |w, s| {
@@ -257,6 +297,26 @@ pub const ALL: &[(&str, Call)] = &[
     ("norm", norm),
     ("norm_backward", norm_backward),
     ("attention", attention),
+    ("attention_join", |w, s| {
+        let mut sizes = [s.sizes[0], s.sizes[1], s.sizes[2]];
+        let mut all = s.tensors.map(|index| w.tensor(index));
+        if s.fits() {
+            sizes = [s.small(0), s.small(1), s.small(3)];
+            let rows = s.small(2) * sizes[0];
+            let values = [rows, sizes[1] * sizes[2]];
+            let dtypes = [s.dtype().accumulator(), s.dtype()];
+            for (pair, dtype) in dtypes.into_iter().enumerate() {
+                all[2 * pair] = typed(w, s, dtype, &values)?;
+                all[2 * pair + 1] = typed(w, s, dtypes[0], &[rows, sizes[1]])?;
+            }
+        }
+        let [queries, heads, head_size] = sizes;
+        let shape = AttentionShape::causal(s.small(2), queries, [heads, heads, head_size]);
+        let [out, sums, block, of_block, ..] = all;
+        keep(w, |_| {
+            ops::attention_join(shape, (&out, &sums), (&block, &of_block))
+        })
+    }),
     ("loss", loss),
     ("sum_squares", |w, s| {
         let out = typed(w, s, DType::F64, &[1])?;
@@ -359,6 +419,17 @@ pub const ALL: &[(&str, Call)] = &[
         let x = w.tensor(s.tensors[0]);
         w.device(s.choices[0]).record(|| x.fill(1.0)).map(drop)
     }),
+    ("saved", |w, s| {
+        let device = w.device(s.choices[0]).clone();
+        let beyond = Beyond::new(&device, "a test", &Place::Host, s.small(0))?;
+        let saved = SavedSegment::after(None, Some(&beyond));
+        let (x, other) = (w.tensor(s.tensors[0]), w.tensor(s.tensors[1]));
+        let made = saved.collect(&device, || make(w, s));
+        let carried = saved.close(Carried::of([&x, &other]), [&other]);
+        saved.leave()?;
+        saved.close(carried, []);
+        made
+    }),
     ("trace", |w, s| {
         let device = w.device(s.choices[0]).clone();
         trace::start(&device);
@@ -375,7 +446,7 @@ fn keep(world: &mut World, call: impl FnOnce(&World) -> Result<Tensor>) -> Resul
 
 fn make(world: &mut World, step: &Step) -> Result<()> {
     let device = world.device(step.choices[2]).clone();
-    let kind = MemoryKind::ALL[step.small(4) % 5];
+    let kind = MemoryKind::ALL[step.small(4) % MemoryKind::ALL.len()];
     keep(world, |_| {
         device.allocating(kind, || match step.small(3) {
             0..3 => Tensor::empty(&device, step.dtype(), step.shape()),
@@ -546,13 +617,13 @@ fn attention(world: &mut World, step: &Step) -> Result<()> {
         first_head: step.small(2),
         global_heads: heads,
         sequence: keys.wrapping_add(first_key),
-        first_key,
     });
     let mut shape = AttentionShape {
         sequences,
         queries,
         keys,
         first_query,
+        first_key,
         heads,
         kv_heads,
         head_size,
@@ -561,13 +632,15 @@ fn attention(world: &mut World, step: &Step) -> Result<()> {
     };
     if !step.fits() {
         let [q, k, v, out, log_sum_exp, d_out] = step.tensors.map(|index| world.tensor(index));
-        ops::attention(shape, &q, &k, &v)?;
+        let documents = (step.small(1) > 3).then(|| d_out.clone());
+        ops::attention(shape, &q, &k, &v, documents.as_ref())?;
         let saved = Saved {
             q,
             k,
             v,
             out,
             log_sum_exp,
+            documents,
         };
         return ops::attention::attention_backward(shape, &saved, &d_out).map(drop);
     }
@@ -579,10 +652,10 @@ fn attention(world: &mut World, step: &Step) -> Result<()> {
     shape.head_size = step.small(4);
     if let Some(dropout) = &mut shape.dropout {
         dropout.global_heads = shape.heads + dropout.first_head;
-        dropout.first_key = step.small(0);
+        shape.first_key = step.small(0);
         shape.first_query = step.small(4);
         let end = shape.keys.max(shape.first_query + shape.queries);
-        dropout.sequence = dropout.first_key + end;
+        dropout.sequence = shape.first_key + end;
     }
     let rows = |rows: usize, heads: usize| {
         let size = [shape.sequences * rows, heads * shape.head_size];
@@ -590,7 +663,11 @@ fn attention(world: &mut World, step: &Step) -> Result<()> {
     };
     let q = rows(shape.queries, shape.heads)?;
     let (k, v) = (rows(shape.keys, kv_heads)?, rows(shape.keys, kv_heads)?);
-    let (out, log_sum_exp) = ops::attention(shape, &q, &k, &v)?;
+    // Any places at all: these may decrease, and lie beyond the sequence.
+    let starts = [shape.sequences, shape.queries];
+    let documents = (step.small(1) > 3).then(|| typed(world, step, DType::U32, &starts));
+    let documents = documents.transpose()?;
+    let (out, log_sum_exp) = ops::attention(shape, &q, &k, &v, documents.as_ref())?;
     let d_out = out.clone();
     let saved = Saved {
         q,
@@ -598,8 +675,12 @@ fn attention(world: &mut World, step: &Step) -> Result<()> {
         v,
         out,
         log_sum_exp,
+        documents,
     };
     let [d_q, ..] = ops::attention_backward(shape, &saved, &d_out)?;
+    let accumulated = ops::cast(&d_q, d_q.dtype().accumulator())?;
+    let sums = &saved.log_sum_exp;
+    ops::attention_join(shape, (&accumulated, sums), (&saved.out, sums))?;
     keep(world, |_| Ok(d_q))
 }
 
@@ -781,6 +862,53 @@ fn factored(world: &mut World, step: &Step) -> Result<()> {
         elements: step.sizes[4],
     };
     factored::clip_directions(&device, &[clipped], &factor, most)
+}
+
+// Arguments that fit are of the first device.
+fn beside(
+    world: &World,
+    step: &Step,
+    dtype: DType,
+    count: usize,
+) -> Result<(Device, Stream, Tensor)> {
+    let other = typed(world, step, dtype, &[count])?;
+    let (device, stream) = match step.fits() {
+        true => (1, step.choices[0] % 3),
+        false => (step.choices[1], step.choices[0]),
+    };
+    Ok((
+        world.device(device).clone(),
+        world.stream(stream).clone(),
+        other,
+    ))
+}
+
+fn lend_mut(world: &mut World, step: &Step) -> Result<()> {
+    let mut elements = vec![step.numbers[0] as f32; 8 * step.small(0) + 1];
+    let (device, stream, other) = beside(world, step, DType::F32, elements.len())?;
+    let count = if step.fits() {
+        elements.len()
+    } else {
+        step.sizes[2]
+    };
+    let lent = Tensor::lend_mut(&device, &[count], &mut elements, |tensor| {
+        world.gone = Some(tensor.clone());
+        let group = world.group(step.choices[2] | 1);
+        group.all_reduces(&stream, &[tensor, &other], ReduceOp::Sum)?;
+        ops::axpby_on(&stream, step.numbers[1], &other, step.numbers[2], tensor)
+    });
+    elements.fill(0.5);
+    lent
+}
+
+fn lend(world: &mut World, step: &Step) -> Result<()> {
+    let elements = vec![step.numbers[0]; 8 * step.small(0) + 1];
+    let (device, stream, other) = beside(world, step, DType::F32, elements.len())?;
+    Tensor::lend(&device, &[elements.len()], &elements, |tensor| {
+        world.gone = Some(tensor.clone());
+        assert!(tensor.fill(0.0).is_err());
+        ops::cast_into_on(&stream, tensor, &other)
+    })
 }
 
 fn custom(world: &mut World, step: &Step) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use crate::calls::ALL;
 use fascicle_tensor::{
-    Communicator, DType, Device, Event, Result, Stream, StreamKind, Tensor, Var,
+    Communicator, DType, Device, Error, Event, Result, Stream, StreamKind, Tensor, Var,
 };
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ pub struct Step {
 
 pub struct World {
     pub tensors: Vec<Tensor>,
+    /// A tensor over memory that was lent and has gone back.
+    pub gone: Option<Tensor>,
     pub vars: Vec<Var>,
     pub events: Vec<Event>,
     pub groups: Vec<Communicator>,
@@ -50,6 +52,7 @@ impl World {
             .collect();
         World {
             tensors,
+            gone: None,
             vars: Vec::new(),
             events: vec![devices[1].compute().record().unwrap()],
             groups: devices
@@ -85,7 +88,10 @@ impl World {
                 DType::I32 => tensor.to_vec::<i32>().map(|elements| elements.len()),
                 _ => tensor.to_f64().map(|elements| elements.len()),
             };
-            assert_eq!(read, Ok(tensor.num_elements()));
+            // What is away may find no room to come back to.
+            if !matches!(read, Err(Error::OutOfMemory { .. })) {
+                assert_eq!(read, Ok(tensor.num_elements()));
+            }
         }
     }
 

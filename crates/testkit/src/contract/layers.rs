@@ -1,6 +1,7 @@
 //! Norms, attention, loss and the optimiser against their formulas.
 
 use super::{Open, compare, device, equal, float_types, numbers, read, upload};
+use std::ops::Range;
 use tensor::{
     DType, Device, Tensor,
     ops::{
@@ -65,7 +66,6 @@ fn norms(device: &Device, dtype: DType, kind: NormKind) {
 
 fn attention(device: &Device, dtype: DType) {
     let (sequences, sequence, heads, kv_heads, head_size) = (2, 7, 4, 2, 8);
-    let scale = 1.0 / (head_size as f64).sqrt();
     let tokens = sequences * sequence;
     let (q, k, v) = (
         numbers(tokens * 32, 1),
@@ -75,8 +75,80 @@ fn attention(device: &Device, dtype: DType) {
     let shape = AttentionShape::causal(sequences, sequence, [heads, kv_heads, head_size]);
     let [q_t, k_t, v_t] =
         [(&q, 32), (&k, 16), (&v, 16)].map(|(x, n)| upload(device, dtype, &[tokens, n], x));
-    let (found, _) = ops::attention(shape, &q_t, &k_t, &v_t).unwrap();
-    let mut expected = vec![0.0; tokens * 32];
+    // Sequences of one document, and of documents that end with token 9.
+    let ids = [1u32, 9, 2, 3, 9, 9, 4, 9, 1, 2, 3, 4, 5, 6];
+    let begin = [0, 0, 2, 2, 2, 5, 6, 0, 1, 1, 1, 1, 1, 1];
+    let ids = Tensor::from_slice(device, &[sequences, sequence], &ids).unwrap();
+    let starts = ops::document_starts(&ids, 9).unwrap();
+    let places = ops::places_in_documents(&ids, 9).unwrap();
+    if device.capabilities().holds_values {
+        let own: Vec<u32> = (0..14).map(|i| (i % 7 - begin[i]) as u32).collect();
+        let begin = begin.map(|place| place as u32);
+        assert_eq!(starts.to_vec::<u32>().unwrap(), begin, "starts");
+        assert_eq!(places.to_vec::<u32>().unwrap(), own, "places");
+    }
+    for (starts, begin) in [(None, [0; 14]), (Some(&starts), begin)] {
+        let (found, _) = ops::attention(shape, &q_t, &k_t, &v_t, starts).unwrap();
+        let expected = attended(begin, [&q, &k, &v]);
+        compare("attention", &found, &expected, 2.0);
+        let begins = starts.map(|_| begin);
+        joined(device, dtype, (shape, begins), [&q, &k, &v], &expected);
+    }
+}
+
+// The later tokens attend to the earlier ones, and to each other.
+fn joined(
+    device: &Device,
+    dtype: DType,
+    (shape, begins): (AttentionShape, Option<[usize; 14]>),
+    [q, k, v]: [&[f64]; 3],
+    expected: &[f64],
+) {
+    let (sequences, sequence) = (shape.sequences, shape.queries);
+    fn cut<T: Copy>(x: &[T], sequence: usize, width: usize, range: &Range<usize>) -> Vec<T> {
+        let rows = x.chunks(sequence * width);
+        rows.flat_map(|row| &row[range.start * width..range.end * width])
+            .copied()
+            .collect()
+    }
+    let (early, late) = (0..3, 3..sequence);
+    let starts = begins.map(|begin| {
+        let begin = cut(&begin.map(|place| place as u32), sequence, 1, &late);
+        Tensor::from_slice(device, &[sequences, late.len()], &begin).unwrap()
+    });
+    let block = |keys: &Range<usize>| {
+        let shape = AttentionShape {
+            queries: late.len(),
+            keys: keys.len(),
+            first_query: late.start - keys.start,
+            first_key: keys.start,
+            ..shape
+        };
+        let of = |x: &[f64], width, range: &Range<usize>| {
+            let part = cut(x, sequence, width, range);
+            upload(device, dtype, &[sequences * range.len(), width], &part)
+        };
+        let [q, k, v] = [of(q, 32, &late), of(k, 16, keys), of(v, 16, keys)];
+        let out = ops::attention(shape, &q, &k, &v, starts.as_ref()).unwrap();
+        (shape, out)
+    };
+    let ((shape, (first, of_first)), (_, (second, of_second))) = (block(&early), block(&late));
+    let all = ops::cast(&first, dtype.accumulator()).unwrap();
+    ops::attention_join(shape, (&all, &of_first), (&second, &of_second)).unwrap();
+    let found = ops::cast(&all, dtype).unwrap();
+    compare(
+        "joined attention",
+        &found,
+        &cut(expected, sequence, 32, &late),
+        4.0,
+    );
+}
+
+// The output of that attention by its definition, of documents that begin at these places.
+fn attended(begin: [usize; 14], [q, k, v]: [&[f64]; 3]) -> Vec<f64> {
+    let (sequences, sequence, heads) = (2, 7, 4);
+    let scale = 1.0 / 8f64.sqrt();
+    let mut expected = vec![0.0; sequences * sequence * 32];
     for (s, h, i) in (0..sequences)
         .flat_map(|s| (0..heads).flat_map(move |h| (0..sequence).map(move |i| (s, h, i))))
     {
@@ -86,21 +158,22 @@ fn attention(device: &Device, dtype: DType) {
         let score = |j: usize| {
             scale
                 * (0..8)
-                    .map(|e| at(&q, 32, i, h, e) * at(&k, 16, j, h / 2, e))
+                    .map(|e| at(q, 32, i, h, e) * at(k, 16, j, h / 2, e))
                     .sum::<f64>()
         };
-        let weights: Vec<f64> = (0..=i).map(|j| score(j).exp()).collect();
+        let first = begin[s * sequence + i];
+        let weights: Vec<f64> = (first..=i).map(|j| score(j).exp()).collect();
         let total: f64 = weights.iter().sum();
         for e in 0..8 {
             let sum: f64 = weights
                 .iter()
                 .enumerate()
-                .map(|(j, w)| w * at(&v, 16, j, h / 2, e))
+                .map(|(j, w)| w * at(v, 16, first + j, h / 2, e))
                 .sum();
             expected[(s * sequence + i) * 32 + h * 8 + e] = sum / total;
         }
     }
-    compare("attention", &found, &expected, 2.0);
+    expected
 }
 
 fn losses(device: &Device, dtype: DType) {

@@ -5,14 +5,15 @@
 
 use super::{BitsChoice, OrderChoice, OverlapNames};
 use crate::{
-    config::{OptimiserKind, PlaceKind, Precision},
+    config::{ActivationPlaces, MemoryMode, OptimiserKind, PlaceKind, Precision},
     data::{OrderMode, TokenType, TokenizerChoice},
     optimiser::RateSchedule,
 };
 use grid::Degrees;
 use hal::{CollectiveBackend, EpiloguePlacement};
 use parallel::{
-    ContextAttention, GradientWire, Hierarchical, Positions, data::Sharding, pipeline::ScheduleKind,
+    ContextAttention, GradientWire, Hierarchical, Positions, data::Sharding, memory::Segments,
+    pipeline::ScheduleKind,
 };
 use serde::Serialize;
 use std::path::PathBuf;
@@ -81,19 +82,23 @@ values! {
     String => "text",
     PathBuf => "path",
     Vec<String> => "list of texts",
+    Vec<usize> => "list of whole numbers",
     Degrees => "axes and degrees, as in `\"x=2,z=4\"`",
     OrderChoice => "`auto`, or all six axes as in `x,y,z,context,pipeline,data`",
     Positions => "`by-node` or `by-rank`",
     Hierarchical => "`auto`, `on` or `off`",
-    ContextAttention => "`gather` or `heads`",
+    ContextAttention => "`gather`, `heads`, `ring` or `ring:EXCHANGE`",
     GradientWire => "`mixed`, `narrow` or `wide`",
     Sharding => "`none`, `optimiser` or `gradients`",
     BitsChoice => "`auto`, `run` or `grid`",
-    ScheduleKind => "`gpipe`, `1f1b`, `interleaved:CHUNKS`, `zb-h1`, `zb-v`, `message-driven` or `message-driven:LIMIT`",
+    ScheduleKind => "`gpipe`, `1f1b`, `interleaved:CHUNKS`, `zb-h1`, `zb-v`, `pipedream-2bw`, `message-driven` or `message-driven:LIMIT`",
     OverlapNames => "list of `oar`, `ors`, `oag`, `oag-backward`, `data`, `all`, `none`",
     Precision => "`f64`, `f32`, `bf16` or `f16`",
     OptimiserKind => "`adamw`, `adamw8bit`, `adafactor`, `sgd`, `lion` or `muon`",
     PlaceKind => "`device`, `host` or `files`",
+    ActivationPlaces => "`device`, `host`, `files` or `{ host = SEGMENTS, files = SEGMENTS }`, with `SEGMENTS` as for `training.recompute`",
+    MemoryMode => "`stated` or `auto`",
+    Segments => "`true`, `false`, or a list of kinds and numbers of segments as in `[\"attention\", \"3-8\"]`",
     RateSchedule => "`cosine`, `linear` or `constant`",
     OrderMode => "`random` or `epoch`",
     TokenType => "`u16` or `u32`",
@@ -179,6 +184,7 @@ mod tests {
             let word = word
                 .replace("CHUNKS", "2")
                 .replace("LIMIT", "4")
+                .replace("EXCHANGE", "4")
                 .replace("PATH", "\"a\"")
                 .replace("NUMBER", "9");
             let value = match word.starts_with(['{', '"']) || word == "true" || word == "false" {
@@ -215,6 +221,7 @@ mod tests {
         read::<BitsChoice>();
         read::<ScheduleKind>();
         read::<OverlapNames>();
+        read::<MemoryMode>();
         read::<Precision>();
         read::<OptimiserKind>();
         read::<RateSchedule>();

@@ -21,17 +21,28 @@ pub use key::{Key, KeyType, Section};
 pub use location::ConfigLocation;
 pub use order::OrderChoice;
 pub use overlap::{OverlapNames, overlap_from_names};
+pub use parallel::memory::PlaceKind;
 pub(crate) use parse::refusal;
-pub use placement::{PlaceKind, PlacementConfig};
-pub use sections::{DataConfig, OptimiserKind, ParallelConfig, Precision, TrainingConfig};
+pub use placement::{ActivationPlaces, PlacementConfig, SegmentPlaces};
+pub use sections::{
+    DataConfig, MemoryMode, OptimiserKind, ParallelConfig, Precision, TrainingConfig,
+};
 
 use crate::{
-    Error, Families, ModelConfig, Result, Trainer, placement::best_order, run, trainer::Options,
+    Error, Families, ModelConfig, Result, Trainer,
+    placement::{best_order, depths},
+    run,
+    trainer::Options,
 };
 use bootstrap::World;
-use grid::{Demands, Grid, machine::Machine};
+use grid::{Axis, Demands, Grid, machine::Machine};
 use hal::{DeviceSettings, files};
-use parallel::{Context, Settings, pipeline::SchedulePlan, work::Work};
+use parallel::{
+    Context, Settings,
+    memory::{ActivationMemory, SegmentMemory, Segments},
+    pipeline::SchedulePlan,
+    work::Work,
+};
 use serde::Serialize;
 use std::{path::Path, sync::Arc};
 use tensor::Device;
@@ -168,16 +179,58 @@ impl Config {
 
     /// A trainer of the model. Collective.
     ///
+    /// # Cost
+    /// With activations in files, also the host's part of a step, which finds the space that they need.
     /// # Errors
-    /// As [`Trainer::new`].
+    /// As [`Trainer::new`]; [`Error::Parallel`] if a disk has no room for activations; [`Error::Setting`] if nobody has settled
+    /// `training.memory = "auto"`, as the planner does.
     pub fn trainer(&self, context: &Context) -> Result<Trainer> {
+        if self.training.memory == MemoryMode::Auto {
+            let needed = "stated, or a program that settles it before its ranks start (plan::memory::settle)";
+            return Err(Error::setting("training.memory", "auto", needed));
+        }
         let build = |builder: &nn::Builder| self.model.build(builder);
-        Trainer::boxed(
+        let trainer = Trainer::boxed(
             context,
             build,
             self.training.optimiser(),
-            self.trainer_options(),
-        )
+            Options {
+                stages: self.depths()?,
+                ..self.trainer_options()
+            },
+        )?;
+        let in_files = self.placement.activations.segments().files != Segments::None;
+        if in_files && context.device().capabilities().holds_values {
+            self.reserve_activations(&trainer)?;
+        }
+        Ok(trainer)
+    }
+
+    // A step that fails has a reason of its own, which the run will report.
+    fn reserve_activations(&self, trainer: &Trainer) -> Result<()> {
+        let seen = |trainer: &Trainer| trainer.pipeline().activation_file_bytes();
+        let mut dry = self.clone();
+        dry.training.reproducible = trainer.context().settings().reproducible.into();
+        let Ok(stages) = run::dry::step(dry, seen) else {
+            return Ok(());
+        };
+        let stage = trainer.context().index(Axis::Pipeline);
+        Ok(trainer.pipeline().reserve_activation_file(stages[stage])?)
+    }
+
+    /// The number of segments in each part of the pipeline, by [`placement::depths`](crate::placement::depths); `None` if there
+    /// is one part.
+    ///
+    /// # Cost
+    /// That of [`work`](Config::work), if there are several parts.
+    /// # Errors
+    /// As [`placement::depths`](crate::placement::depths), [`work`](Config::work) and [`machine`](Config::machine).
+    pub fn depths(&self) -> Result<Option<Vec<usize>>> {
+        let stages = self.parallel.schedule.stages(self.parallel.grid.pipeline);
+        if stages.num_parts() == 1 && self.parallel.stages.is_none() {
+            return Ok(None);
+        }
+        depths(self, &self.work()?, self.machine()?.as_deref()).map(Some)
     }
 
     /// What the model does for each row of the batch: counted, not computed.
@@ -207,15 +260,33 @@ impl Config {
             micro_batches: training.micro_batches,
             precision: training.precision,
             schedule: self.parallel.schedule,
-            recompute: training.recompute,
+            stages: self.parallel.stages.clone(),
             sharding: self.parallel.sharding,
             placement: self.placement.of_optimiser(),
+            memory: self.activation_memory(),
             clip_norm: training.clip_norm,
             loss_scale: training.loss_scale,
             graph: training.graph,
             digest_every: training.digest_every,
             ..Options::default()
         }
+    }
+
+    /// What segments keep between forward and backward, and where.
+    pub fn activation_memory(&self) -> ActivationMemory {
+        self.placement
+            .of_activations(self.training.recompute.clone())
+    }
+
+    /// States what each segment, of these kinds, keeps and where.
+    pub fn state_memory<K: AsRef<str>>(&mut self, segments: &[SegmentMemory], kinds: &[K]) {
+        let memory = self.activation_memory().with_segments(segments, kinds);
+        self.training.recompute = memory.recompute;
+        self.placement.activations = SegmentPlaces {
+            host: memory.host,
+            files: memory.files,
+        }
+        .into();
     }
 
     /// The grid in the order of axes that suits the nodes of the job. Collective where there are several.
@@ -279,12 +350,34 @@ impl Config {
         self.check_graph()?;
         self.check_placement()?;
         self.machine()?;
+        // A model whose vocabulary is not known yet cannot be counted; its trainer checks the cut and the segments' names.
+        // What a search will replace is not read.
+        let memory = match self.training.memory {
+            MemoryMode::Stated => self.activation_memory(),
+            MemoryMode::Auto => ActivationMemory::default(),
+        };
+        if (self.parallel.stages.is_some() || memory.names_segments())
+            && let Ok(work) = self.work()
+        {
+            work.memory(&memory).map_err(as_config)?;
+            if self.parallel.stages.is_some() {
+                depths(self, &work, None)?;
+            }
+        }
         self.schedule().map(drop)
     }
 
-    // Masks are drawn by numbers that kernels take by value, and collectives run on other streams.
+    // Masks are drawn by numbers that kernels take by value, collectives run on other streams, and the host moves activations.
     fn check_graph(&self) -> Result<()> {
         let (ranks, draws) = (self.grid()?.world_size(), self.model.draws_masks());
+        if self.training.graph && self.training.memory == MemoryMode::Auto {
+            let found = "auto with training.graph";
+            return Err(Error::setting("training.memory", found, "stated"));
+        }
+        if self.training.graph && self.placement.activations.is_beyond() {
+            let found = format!("{} with training.graph", self.placement.activations);
+            return Err(Error::setting("placement.activations", found, "device"));
+        }
         match self.training.graph && (ranks > 1 || draws) {
             true => {
                 let masks = if draws { "dropout" } else { "no dropout" };

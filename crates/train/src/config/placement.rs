@@ -2,30 +2,94 @@
 
 use super::{check_counts, check_path};
 use crate::Result;
-use parallel::data::StatePlacement;
+use parallel::{
+    data::StatePlacement,
+    memory::{ActivationMemory, PlaceKind, Segments},
+};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
-/// Where a kind of memory is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PlaceKind {
-    /// On the device.
-    #[default]
-    Device,
-    /// In memory of the host.
-    Host,
-    /// In a file for each rank.
-    Files,
+/// Where activations are between forward and backward: written as one place for all segments, or as the segments of places, as
+/// in `{ host = ["attention"], files = ["3-8"] }`. Segments that it does not name stay on the device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ActivationPlaces {
+    /// One place for all.
+    All(PlaceKind),
+    /// Those of the segments that are not on the device.
+    Some(SegmentPlaces),
 }
 
-impl PlaceKind {
-    /// The word for it.
-    pub const fn name(self) -> &'static str {
+/// The segments whose memory is in each place beyond the device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SegmentPlaces {
+    /// In memory of the host.
+    #[serde(skip_serializing_if = "is_none")]
+    pub host: Segments,
+    /// In files.
+    #[serde(skip_serializing_if = "is_none")]
+    pub files: Segments,
+}
+
+fn is_none(segments: &Segments) -> bool {
+    *segments == Segments::None
+}
+
+impl Default for ActivationPlaces {
+    fn default() -> Self {
+        PlaceKind::Device.into()
+    }
+}
+
+impl From<PlaceKind> for ActivationPlaces {
+    fn from(all: PlaceKind) -> Self {
+        ActivationPlaces::All(all)
+    }
+}
+
+impl From<SegmentPlaces> for ActivationPlaces {
+    /// In the short form where it can be.
+    fn from(places: SegmentPlaces) -> Self {
+        match places == SegmentPlaces::default() {
+            true => ActivationPlaces::default(),
+            false => ActivationPlaces::Some(places),
+        }
+    }
+}
+
+impl ActivationPlaces {
+    /// The segments whose memory is in each place beyond the device.
+    pub fn segments(&self) -> SegmentPlaces {
         match self {
-            PlaceKind::Device => "device",
-            PlaceKind::Host => "host",
-            PlaceKind::Files => "files",
+            ActivationPlaces::All(place) => SegmentPlaces {
+                host: (*place == PlaceKind::Host).into(),
+                files: (*place == PlaceKind::Files).into(),
+            },
+            ActivationPlaces::Some(places) => places.clone(),
+        }
+    }
+
+    /// Whether any of them is beyond the device.
+    pub fn is_beyond(&self) -> bool {
+        self.segments() != SegmentPlaces::default()
+    }
+}
+
+impl fmt::Display for ActivationPlaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SegmentPlaces { host, files } = match self {
+            ActivationPlaces::All(place) => return f.write_str(place.name()),
+            ActivationPlaces::Some(places) => places,
+        };
+        let named = [("host", host), ("files", files)];
+        let named = named.into_iter().filter(|(_, segments)| !is_none(segments));
+        let named: Vec<String> = named
+            .map(|(place, those)| format!("{place} ({those})"))
+            .collect();
+        match named.is_empty() {
+            true => f.write_str("device"),
+            false => f.write_str(&named.join(", ")),
         }
     }
 }
@@ -39,6 +103,11 @@ crate::section! {
         /// memory of the `host`, or in `files`. It comes to the device in pieces while others are updated. The numbers of a run
         /// do not depend on it.
         pub optimiser: PlaceKind,
+        /// Where activations are between forward and backward: on the `device`, in memory of the `host`, or in `files`; or the
+        /// segments that are in one of the last two, by kind or number. What a segment has saved leaves while the next one
+        /// runs, and comes back ahead of its backward; with `training.recompute`, that is a segment's input. The numbers of a
+        /// run do not depend on it.
+        pub activations: ActivationPlaces,
         /// The folder for files, best on a disk of the node; each rank has one there, without a name, until it ends. Absent: the
         /// system's folder for temporary files.
         pub folder: Option<PathBuf>,
@@ -52,6 +121,7 @@ impl Default for PlacementConfig {
     fn default() -> Self {
         PlacementConfig {
             optimiser: PlaceKind::Device,
+            activations: ActivationPlaces::default(),
             folder: None,
             piece_kib: 16 << 10,
         }
@@ -76,12 +146,33 @@ impl PlacementConfig {
 
     /// Where the optimiser's state is.
     pub fn of_optimiser(&self) -> StatePlacement {
+        self.placed(self.optimiser)
+    }
+
+    /// What segments keep between forward and backward, if these are recomputed, and where.
+    pub fn of_activations(&self, recompute: Segments) -> ActivationMemory {
+        let SegmentPlaces { host, files } = self.activations.segments();
+        ActivationMemory {
+            recompute,
+            host,
+            files,
+            folder: self.folder(),
+            piece_bytes: self.piece_kib << 10,
+            ..ActivationMemory::default()
+        }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.folder.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    fn placed(&self, kind: PlaceKind) -> StatePlacement {
         let piece_bytes = self.piece_kib << 10;
-        match self.optimiser {
+        match kind {
             PlaceKind::Device => StatePlacement::Device,
             PlaceKind::Host => StatePlacement::Host { piece_bytes },
             PlaceKind::Files => StatePlacement::Files {
-                folder: self.folder.clone().unwrap_or_else(std::env::temp_dir),
+                folder: self.folder(),
                 piece_bytes,
             },
         }

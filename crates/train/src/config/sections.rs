@@ -9,7 +9,7 @@ use crate::{
 use grid::Degrees;
 use parallel::{
     ContextAttention, GradientWire, Hierarchical, Overlap, Positions, data::Sharding,
-    pipeline::ScheduleKind,
+    memory::Segments, pipeline::ScheduleKind,
 };
 use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, time::Duration};
@@ -94,6 +94,17 @@ pub enum OptimiserKind {
     Muon,
 }
 
+/// Who says what each segment does with what it keeps for its backward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemoryMode {
+    /// The configuration.
+    #[default]
+    Stated,
+    /// A search, before the run.
+    Auto,
+}
+
 crate::section! {
     /// Steps, batch, optimiser, validation, checkpoints.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -157,8 +168,13 @@ crate::section! {
         pub keep_best: bool,
         /// Initial scale of the loss in f16.
         pub loss_scale: f64,
-        /// Whether activations are dropped in forward and computed again in backward.
-        pub recompute: bool,
+        /// The segments whose activations are dropped in forward and computed again in backward: all that the model
+        /// recomputes, none, or those of some kinds or numbers. Neighbours in a block are recomputed as one.
+        pub recompute: Segments,
+        /// Who says what segments keep, and where: `stated` takes it from `training.recompute` and `placement.activations`; `auto`
+        /// replaces both by what is fastest, segment by segment, within `device.memory_limit` or the machine's memory. The
+        /// program settles it by simulation before the run, and records what it chose.
+        pub memory: MemoryMode,
         /// Whether forward and backward are recorded in the second step and then queued in one call (CUDA and HIP graphs): for
         /// models so small that the device waits for the host. On one rank, and without dropout.
         pub graph: bool,
@@ -202,7 +218,8 @@ impl Default for TrainingConfig {
             keep_every: 0,
             keep_best: false,
             loss_scale: 65_536.0,
-            recompute: false,
+            recompute: Segments::None,
+            memory: MemoryMode::Stated,
             graph: false,
             reproducible: BitsChoice::Auto,
             digest_every: 0,
@@ -317,6 +334,9 @@ crate::section! {
         pub machine: Option<String>,
         /// The order in which micro-batches pass through the stages.
         pub schedule: ScheduleKind,
+        /// The number of segments of the model in each part of the pipeline, from the first part to the last. Absent: the cut
+        /// whose slowest part takes the least time, with its messages, and that fits the memory.
+        pub stages: Option<Vec<usize>>,
         /// The collectives that run beside compute.
         pub overlap: OverlapNames,
         /// MiB of weights that may be gathered ahead of their use.
@@ -331,8 +351,9 @@ crate::section! {
         /// Whether ranks of X hold runs of the vectors between layers, such as tokens, instead of copies of all (sequence
         /// parallelism).
         pub sequence_parallel: bool,
-        /// How attention meets the keys and values of other ranks along Context: it gathers them, or it exchanges tokens for
-        /// heads, which the ranks must then divide.
+        /// How attention meets the keys and values of other ranks along Context: it gathers them, exchanges tokens for heads, which
+        /// the ranks must then divide, or passes keys and values from rank to rank, beside compute; `ring:4` passes them between
+        /// groups of four ranks that exchange heads.
         pub context_attention: ContextAttention,
         /// Largest bucket of gradients, in MiB.
         pub bucket_mib: usize,
@@ -365,6 +386,7 @@ impl Default for ParallelConfig {
             hierarchical: Hierarchical::Auto,
             machine: None,
             schedule: ScheduleKind::default(),
+            stages: None,
             overlap: OverlapNames(Overlap::ALL),
             gather_budget_mib: 256,
             keep_gathered: false,
@@ -385,13 +407,20 @@ impl ParallelConfig {
     /// What is wrong with the numbers. Each rank of a process, and each of its threads, is a thread of the system.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a number of ranks or threads outside its bounds; as [`timeout`](ParallelConfig::timeout).
+    /// [`Error::Setting`] for a number of ranks or threads outside its bounds, and for ranks of Context that do not divide into
+    /// those that exchange heads; as [`timeout`](ParallelConfig::timeout).
     pub fn check(&self) -> Result<()> {
         let counts = [
             ("ranks", self.ranks.unwrap_or(1), 1..=1 << 24),
             ("threads", self.threads, 1..=1 << 12),
         ];
         check_counts("parallel", &counts)?;
+        let (way, ranks) = (self.context_attention, self.grid.context);
+        if !ranks.is_multiple_of(way.exchange(ranks)) {
+            let found = format!("{way} on context={ranks}");
+            let needed = "a number of ranks that exchange heads which divides those of context";
+            return Err(Error::setting("parallel.context_attention", found, needed));
+        }
         self.timeout().map(drop)
     }
 

@@ -182,7 +182,7 @@ mod tests {
             .to_string();
         assert_eq!(
             error,
-            "data: a.u32: token 5 at position 65539 is outside the vocabulary of 5"
+            "data: a.u32: token 5 at position 65539 is outside the vocabulary of 5; data.tokenizer = { ids = N } allows ids below N"
         );
     }
 

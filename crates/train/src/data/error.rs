@@ -82,7 +82,8 @@ pub enum Error {
     },
     /// A token is outside the vocabulary.
     #[error(
-        "data: {name}: token {token} at position {position} is outside the vocabulary of {vocabulary_size}"
+        "data: {name}: token {token} at position {position} is outside the vocabulary of {vocabulary_size}; \
+         data.tokenizer = {{ ids = N }} allows ids below N"
     )]
     TokenRange {
         /// Where the tokens come from.
@@ -107,7 +108,7 @@ pub enum Error {
         dtype: &'static str,
     },
     /// A `.bin` file does not state the size of its tokens.
-    #[error("data: {} may hold u16 or u32 tokens: set the token type", path.display())]
+    #[error("data: {} may hold u16 or u32 tokens, needs data.token_type = \"u16\" or \"u32\"", path.display())]
     TokenTypeUnknown {
         /// The token file.
         path: PathBuf,
@@ -203,7 +204,7 @@ mod tests {
         };
         assert_eq!(
             error.to_string(),
-            "data: a.u16: token 300 at position 7 is outside the vocabulary of 256"
+            "data: a.u16: token 300 at position 7 is outside the vocabulary of 256; data.tokenizer = { ids = N } allows ids below N"
         );
     }
 

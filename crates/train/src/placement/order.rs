@@ -12,6 +12,11 @@ const UNKNOWN: &str = "laptop";
 // The fraction of overlappable traffic that counts, because it takes bandwidth and is not always hidden.
 const FELT_OF_HIDDEN: f64 = 0.3;
 
+/// The machine that stands for one that is not known.
+pub(super) fn stand_in() -> Option<Machine> {
+    Machine::find(UNKNOWN).ok()
+}
+
 /// The order of `config`'s axes that costs least if `nodes` holds the node of each rank; on one node, the
 /// default order.
 ///
@@ -27,7 +32,7 @@ pub fn best_order(
     if nodes.iter().all(|node| *node == nodes[0]) {
         return Ok(default);
     }
-    let stand_in = Machine::find(UNKNOWN).ok();
+    let stand_in = stand_in();
     let Some(machine) = machine.or(stand_in.as_ref()) else {
         return Ok(default);
     };

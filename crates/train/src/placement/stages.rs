@@ -1,6 +1,6 @@
 //! The pipeline stage that holds each parameter, found without running the model.
 
-use crate::{Config, Result};
+use crate::{Config, Result, config::ParallelConfig};
 use grid::Degrees;
 use parallel::{model::Cut, work::dry_context};
 use std::collections::BTreeMap;
@@ -14,7 +14,15 @@ pub fn stages(config: &Config, degrees: &Degrees) -> Result<BTreeMap<String, usi
     let model = config.model.build(&builder)?;
     let parameters = builder.parameters();
     let stages = config.parallel.schedule.stages(degrees.pipeline);
-    let cut = Cut::new(&model, &parameters, stages)?;
+    let at = Config {
+        parallel: ParallelConfig {
+            grid: *degrees,
+            ..config.parallel.clone()
+        },
+        ..config.clone()
+    };
+    let depths = at.depths()?;
+    let cut = Cut::new(&model, &parameters, stages, depths.as_deref())?;
     let stage = |parameter: &parallel::Parameter| {
         let stages = cut.stages_of(&parameter.segments());
         (

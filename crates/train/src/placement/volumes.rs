@@ -13,11 +13,13 @@
 //! # Source
 //! Singh et al., arXiv:2305.13525, section on the communication model; extended to pipelines.
 
-use crate::{Config, Result};
+use super::depths;
+use crate::{Config, Result, config::as_config};
 use grid::{Axis, Degrees};
 use parallel::{
     GradientWire, Operation, Reproducible,
     counters::Subject,
+    model::Cut,
     work::{AttentionWork, LinearWork, Work},
 };
 
@@ -50,12 +52,11 @@ pub fn volumes(config: &Config) -> Result<Vec<Volume>> {
         degrees: config.parallel.grid,
     };
     let mut all = Vec::new();
-    for segment in &work.segments {
-        let forwards = if segment.recomputed && config.training.recompute {
-            2
-        } else {
-            1
-        };
+    let memory = work
+        .memory(&config.activation_memory())
+        .map_err(as_config)?;
+    for (segment, memory) in work.segments.iter().zip(memory) {
+        let forwards = if memory.recompute { 2 } else { 1 };
         segment
             .linear
             .iter()
@@ -170,9 +171,9 @@ impl Step<'_> {
         }
     }
 
-    // Keys and values over Context: gathered in forward and again in backward or its recomputation; and the sums of their
-    // gradients. Or queries, keys, values and results, exchanged in each pass. Where sums are those of one rank, whole
-    // activations are gathered instead, which are changes of layout.
+    // Keys and values over Context, gathered or passed on in forward and again in backward or its recomputation, and the sums
+    // of their gradients. Or queries, keys, values and results, exchanged in each pass. Where sums are those of one rank,
+    // whole activations are gathered instead, which are changes of layout.
     fn add_keys(&self, work: &AttentionWork, forwards: usize, all: &mut Vec<Volume>) {
         let by_nodes = self.config.training.reproducible.or_run() == Reproducible::Grid;
         if !work.tokens || by_nodes {
@@ -180,10 +181,16 @@ impl Step<'_> {
         }
         let Degrees { x, z, context, .. } = self.degrees;
         let way = self.config.parallel.context_attention;
-        for (operation, vectors, features) in work.traffic(way, context, forwards) {
-            let elements = self.rows() / z * vectors * features.iter().sum::<usize>() / x;
-            let kind = ((Axis::Context, operation, false), Subject::Attention);
-            self.add(all, kind, features.len(), (elements, self.element()));
+        for one in work.traffic(way, context, forwards) {
+            let features = one.features.iter().sum::<usize>();
+            let elements = self.rows() / z * one.vectors * features / x;
+            let size = match one.wide {
+                true => self.sum_element(),
+                false => self.element(),
+            };
+            let kind = (Axis::Context, one.operation, one.hidden);
+            let calls = one.features.len();
+            self.add(all, (kind, Subject::Attention), calls, (elements, size));
         }
     }
 
@@ -258,7 +265,9 @@ impl Step<'_> {
             return Ok(());
         }
         let stages = self.config.parallel.schedule.stages(pipeline);
-        let crossing = self.work.crossing(stages)?;
+        let depths = depths(self.config, self.work, self.config.machine()?.as_deref())?;
+        let parts = Cut::stated(&depths, self.work.segments.len(), stages)?;
+        let crossing = self.work.crossing(&parts, stages);
         let elements = |wire: &&parallel::work::WireWork| {
             let spread = self.config.settings().sequence_parallel;
             let ranks = wire.place.ranks(&self.degrees, spread);

@@ -23,7 +23,7 @@ use tensor::Device;
 
 /// Keys outside of [`FREE_TABLES`] that decide neither a loss nor a weight where sums are reproducible on any grid. The content
 /// of the data is compared by its fingerprint.
-pub const IDLE_KEYS: [&str; 14] = [
+pub const IDLE_KEYS: [&str; 15] = [
     "data.path",
     "data.extensions",
     "data.token_type",
@@ -36,14 +36,16 @@ pub const IDLE_KEYS: [&str; 14] = [
     "training.keep_every",
     "training.keep_best",
     "training.recompute",
+    "training.memory",
     "training.graph",
     "training.digest_every",
 ];
 
 /// Keys of [`FREE_TABLES`] that decide no bit even where the bits depend on the grid.
-const NEVER_DECIDE: [&str; 9] = [
+const NEVER_DECIDE: [&str; 10] = [
     "device.memory_limit",
     "placement.optimiser",
+    "placement.activations",
     "placement.folder",
     "placement.piece_kib",
     "parallel.ranks",

@@ -1,20 +1,13 @@
 //! What the bits of a run depend on, settled before its first step.
 //!
 //! Whether every sum of a model can be added in the order of its global tree is known to the layers alone. So the forward
-//! and backward of a step run once on devices that compute nothing, with the run's grid, batch and schedule: one thread for
-//! each pipeline stage, whose rank stands for all ranks of the stage. The layers then refuse what they would refuse in the
+//! and backward of a step run once on devices that compute nothing ([`dry`]). The layers then refuse what they would refuse in the
 //! run itself.
 
+use super::dry;
 use crate::{Config, Error, Result, checkpoint::Reader, config::BitsChoice, trainer::stored};
-use bootstrap::{
-    FailureKind, World,
-    local::{self, Options, StandIns},
-};
-use grid::{Axis, Grid};
 use hal::Capabilities;
-use parallel::{Context, Reproducible, pipeline::ScheduleKind};
-use std::ops::Range;
-use tensor::Device;
+use parallel::Reproducible;
 
 /// Settles [`training.reproducible`](crate::config::TrainingConfig::reproducible) for devices with these capabilities,
 /// and for the checkpoint from which the run resumes, if any. Every rank and process finds the same, without messages.
@@ -78,37 +71,5 @@ fn obstacle(config: &Config, capabilities: &Capabilities) -> Option<String> {
 fn dry_step(config: &Config, reproducible: Reproducible) -> Option<String> {
     let mut config = config.clone();
     config.training.reproducible = reproducible.into();
-    // These need a device that computes, and decide no sum.
-    config.training.graph = false;
-    config.parallel.checked = false;
-    if let ScheduleKind::MessageDriven { .. } = config.parallel.schedule {
-        config.parallel.schedule = ScheduleKind::OneForwardOneBackward;
-    }
-    run_dry(config).err()
-}
-
-fn run_dry(config: Config) -> std::result::Result<(), String> {
-    let text = |error: &dyn std::fmt::Display| error.to_string();
-    let grid = config.grid().map_err(|error| text(&error))?;
-    // The first replica and shard have the most rows of every micro-batch.
-    let first = grid.coordinates(0);
-    let stands_for = move |rank: usize| {
-        let stage = grid.coordinates(rank).get(Axis::Pipeline);
-        grid.rank(&first.with(Axis::Pipeline, stage))
-    };
-    let stand_ins = StandIns::new(grid.world_size(), stands_for).map_err(|error| text(&error))?;
-    let options = Options::new(grid.world_size()).with_stand_ins(stand_ins);
-    let ended = local::run(options, move |world| stage(&config, grid, world));
-    ended.map(drop).map_err(|failure| match &failure.kind {
-        FailureKind::Error(error) => text(error),
-        _ => text(&failure),
-    })
-}
-
-fn stage(config: &Config, grid: Grid, world: World) -> Result<()> {
-    let device = Device::new(hal::dry::open())?;
-    let context = Context::new(world, grid, device, config.settings())?;
-    let trainer = config.trainer(&context)?;
-    let blank = |rows: Range<usize>| Ok(config.model.blank_rows(rows.len()));
-    trainer.gradients(&trainer.batch_of(0, blank)?).map(drop)
+    dry::step(config, |_| ()).err()
 }

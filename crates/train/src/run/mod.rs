@@ -6,6 +6,7 @@
 
 pub mod audit;
 mod bits;
+pub(crate) mod dry;
 mod folder;
 mod observer;
 mod plot;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FREE_TABLES: [&str; 3] = ["parallel", "device", "placement"];
 
 /// Other keys that a resumed run may change. The data may move: its content is compared.
-pub const FREE_KEYS: [&str; 25] = [
+pub const FREE_KEYS: [&str; 26] = [
     "data.path",
     "data.extensions",
     "data.token_type",
@@ -32,6 +32,7 @@ pub const FREE_KEYS: [&str; 25] = [
     "training.keep_best",
     "training.loss_scale",
     "training.recompute",
+    "training.memory",
     "training.graph",
     "training.reproducible",
     "training.digest_every",

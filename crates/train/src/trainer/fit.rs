@@ -2,6 +2,7 @@
 
 use super::{StepResult, Trainer};
 use crate::{Result, batches::Batches};
+use parallel::Batch;
 use std::{ops::ControlFlow, time::Instant};
 
 /// A step that [`Trainer::fit`] has done.
@@ -71,12 +72,16 @@ impl Trainer {
         steps: u64,
         callback: &mut dyn Callback,
     ) -> Result<Option<StepDone>> {
-        let mut last = None;
+        let (mut last, mut announced) = (None, None);
         while self.next_step < steps {
             callback.before_step(self)?;
             let begun = Instant::now();
-            let batch = self.batch(data)?;
-            let result = self.step(&batch)?;
+            let batch = match announced.take() {
+                Some(batch) => batch,
+                None => self.batch(data)?,
+            };
+            announced = self.batch_after(&batch, steps, data)?;
+            let result = self.step_before(&batch, announced.as_ref())?;
             let seconds = begun.elapsed().as_secs_f64();
             let everyone = self.context.world().everyone();
             let stops = everyone.any(callback.wants_stop())?;
@@ -92,5 +97,13 @@ impl Trainer {
             }
         }
         Ok(last)
+    }
+
+    // The rows of the step after that of `batch`, if a schedule that goes on into it is to know them.
+    fn batch_after(&self, batch: &Batch, steps: u64, data: &dyn Batches) -> Result<Option<Batch>> {
+        let step = batch.step + 1;
+        let is_wanted = self.options.schedule.delays_gradients() && step < steps;
+        let rows = || self.batch_of(step, |rows| data.training(step, rows));
+        is_wanted.then(rows).transpose()
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     Trainer, disk_work,
     disk_work::Patience,
-    stored::{parts, stored},
+    stored::{PREVIOUS, parts, stored},
 };
 use crate::{
     Error, Mismatch, Result,
@@ -49,7 +49,9 @@ impl Trainer {
                 true => needed.insert(name),
             };
         }
-        let is_other = |name: &str| others.contains(&name) || name.starts_with("state");
+        let is_other = |name: &str| {
+            others.contains(&name) || name.starts_with("state") || name.starts_with(PREVIOUS)
+        };
         let mut extra = file
             .names()
             .into_iter()
@@ -58,10 +60,16 @@ impl Trainer {
             let (name, others) = (name.to_owned(), extra.count());
             return refuse(Mismatch::Extra { name, others });
         }
-        self.parameters().write(Part::Weights, |parameter| {
-            let (name, shape) = (stored(parameter.name()), parameter.global_shape());
-            Ok(file.read_f64(&name, shape, parameter.index())?)
-        })
+        self.pipeline.forget_ahead();
+        self.parameters()
+            .write::<Error>(Part::Weights, |parameter| {
+                let (name, shape) = (stored(parameter.name()), parameter.global_shape());
+                Ok(file.read_f64(&name, shape, parameter.index())?)
+            })?;
+        match self.parameters().options().versions {
+            true => Ok(self.pipeline.next_parameters().catch_up()?),
+            false => Ok(()),
+        }
     }
 
     /// Resumes from a checkpoint, or from the newest one in a folder: weights, the optimiser's state, and the number of
@@ -85,9 +93,16 @@ impl Trainer {
             return Err(Error::mismatch(reader.path(), mismatch));
         }
         let options = self.parameters().options();
-        let parts = parts(options);
+        let mut parts = parts(options);
+        // A checkpoint of another schedule has the latest weights alone, from which both versions begin, as those of a new run do.
+        let begins = !reader.names().any(|name| name.starts_with(PREVIOUS));
+        parts.retain(|(_, part)| *part != Part::Previous || !begins);
         check_names(self.pipeline.declared(), &reader, (options, &parts))?;
+        self.pipeline.forget_ahead();
         fill(world, &reader, self.parameters(), &parts)?;
+        if begins && options.versions {
+            self.pipeline.next_parameters().catch_up()?;
+        }
         self.num_updates = stored.num_updates;
         self.loss_scale = self.loss_scale.resumed(stored.loss_scale);
         self.next_step = reader.step();

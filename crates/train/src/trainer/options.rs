@@ -4,6 +4,7 @@ use crate::config::Precision;
 use parallel::{
     RowCut,
     data::{Sharding, StatePlacement},
+    memory::ActivationMemory,
     pipeline::ScheduleKind,
 };
 use std::collections::BTreeMap;
@@ -20,12 +21,15 @@ pub struct Options {
     pub precision: Precision,
     /// How micro-batches pass through pipeline stages.
     pub schedule: ScheduleKind,
-    /// Drop activations in forward and recompute them in backward.
-    pub recompute: bool,
+    /// The number of segments in each part of the pipeline, from the first part to the last; without them, the largest cost
+    /// of a part is minimal.
+    pub stages: Option<Vec<usize>>,
     /// What replicas along Data hold in shards.
     pub sharding: Sharding,
     /// Where the optimiser's state is.
     pub placement: StatePlacement,
+    /// What segments keep between forward and backward, and where.
+    pub memory: ActivationMemory,
     /// Largest norm of the gradients; 0 means no limit.
     pub clip_norm: f64,
     /// Initial scale of the loss in f16.
@@ -45,9 +49,10 @@ impl Default for Options {
             micro_batches: 1,
             precision: Precision::F32,
             schedule: ScheduleKind::default(),
-            recompute: false,
+            stages: None,
             sharding: Sharding::None,
             placement: StatePlacement::Device,
+            memory: ActivationMemory::default(),
             clip_norm: 0.0,
             loss_scale: 65_536.0,
             graph: false,

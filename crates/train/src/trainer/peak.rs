@@ -13,7 +13,7 @@ pub struct PeakMemory {
     /// Bytes in all.
     pub bytes: usize,
     /// The peak by purpose, in the order of [`MemoryKind::ALL`].
-    pub by_kind: [usize; 5],
+    pub by_kind: [usize; 6],
     /// The most bytes of the host's memory that copies for checkpoints took on any one rank, besides the tensors.
     pub snapshot_bytes: usize,
 }
@@ -53,7 +53,7 @@ impl PeakMemory {
             let bytes = numbers.get(at).copied().unwrap_or_default();
             u64::from_le_bytes(bytes) as usize
         };
-        let by_kind: [usize; 5] = std::array::from_fn(number);
+        let by_kind: [usize; 6] = std::array::from_fn(number);
         PeakMemory {
             rank,
             bytes: by_kind.iter().sum(),

@@ -9,10 +9,10 @@ use crate::{Error, Result};
 use parallel::{Batch, Context};
 use tensor::{Recording, Tensor, ops};
 
-/// Refuses recorded steps on a device that cannot record, and on several ranks.
+/// Refuses recorded steps on a device that cannot record, on several ranks, and with activations that the host moves.
 ///
 /// # Errors
-/// [`Error::Setting`] with the device or the number of ranks.
+/// [`Error::Setting`] with the device, the number of ranks, or the placement that it needs.
 pub(super) fn check(context: &Context, options: &Options) -> Result<()> {
     let refuse = |found: String, needed: &str| Err(Error::setting("training.graph", found, needed));
     if !options.graph {
@@ -21,6 +21,10 @@ pub(super) fn check(context: &Context, options: &Options) -> Result<()> {
     if !context.device().capabilities().records_work {
         let found = format!("{}, which records no work", context.device().id());
         return refuse(found, "a CUDA or ROCm device");
+    }
+    if options.memory.is_beyond() {
+        let found = "activations that leave the device";
+        return refuse(found.into(), "placement.activations = \"device\"");
     }
     // Collectives run on separate streams, which are not recorded.
     match context.world().size() {
@@ -31,9 +35,13 @@ pub(super) fn check(context: &Context, options: &Options) -> Result<()> {
 
 impl Trainer {
     // The first step runs without recording: it makes what later steps need, and times matmuls.
-    pub(super) fn recorded_or_not(&mut self, batch: &Batch) -> Result<Computed> {
+    pub(super) fn recorded_or_not(
+        &mut self,
+        batch: &Batch,
+        next: Option<&Batch>,
+    ) -> Result<Computed> {
         if !(self.options.graph && self.has_agreed) {
-            return self.gradients(batch);
+            return self.gradients_before(batch, next);
         }
         let recorded = match self.recorded.take() {
             Some(recorded) => recorded,
@@ -79,7 +87,8 @@ impl Recorded {
         };
         let dtype = trainer.dtype().accumulator();
         let d_loss = Tensor::full(device, dtype, &[1], trainer.loss_scale.value)?;
-        let (recording, computed) = device.record(|| trainer.gradients_of(&batch, &d_loss))?;
+        let (recording, computed) =
+            device.record(|| trainer.gradients_of((&batch, None), &d_loss))?;
         Ok(Recorded {
             recording,
             batch,

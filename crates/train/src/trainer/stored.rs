@@ -40,11 +40,17 @@ pub(crate) struct Stored {
     pub(crate) optimiser: Option<String>,
 }
 
+/// The prefix of the weights of one update before, if the schedule delays gradients.
+pub(super) const PREVIOUS: &str = "previous/";
+
 /// The parts that are stored, each under its own prefix. A matrix may have fewer states than other parameters.
 pub(super) fn parts(options: &SetOptions) -> Vec<(String, Part)> {
     let num_states = options.num_states.max(options.matrix_states.unwrap_or(0));
     let states = (0..num_states).map(|index| (format!("state{index}/"), Part::State(index)));
     let weights = [("weights/".to_owned(), Part::Weights)];
+    let previous = options
+        .versions
+        .then(|| (PREVIOUS.to_owned(), Part::Previous));
     let coded = 0..options.num_states * usize::from(options.codes);
     let scales = coded.map(|index| (format!("state{index}.scales/"), Part::Scales(index)));
     let means = [
@@ -54,7 +60,7 @@ pub(super) fn parts(options: &SetOptions) -> Vec<(String, Part)> {
     let means = means.into_iter().filter(|_| options.factors);
     let means = means.map(|(prefix, part)| (prefix.to_owned(), part));
     let states = states.chain(scales).chain(means);
-    weights.into_iter().chain(states).collect()
+    weights.into_iter().chain(previous).chain(states).collect()
 }
 
 /// The contents of a checkpoint besides tensors.

@@ -20,7 +20,7 @@ use parallel::{
     counters::Subject,
     data::{Gradients, ParameterSet, SetOptions, UpdateRule},
     model::Input,
-    pipeline::{self, SchedulePlan},
+    pipeline::{self, Built, SchedulePlan},
 };
 use std::{ops::Range, rc::Rc};
 use tensor::{DType, ReduceOp, Tensor, ops};
@@ -74,7 +74,8 @@ pub struct Computed {
 impl Trainer {
     /// Builds this rank's part of a model, with its initial values. Collective.
     ///
-    /// `build` is ordinary code that requests layers from the builder, the same for every grid.
+    /// `build` is ordinary code that requests layers from the builder, the same for every grid. It runs once for each version of
+    /// the weights: twice if the schedule delays gradients.
     ///
     /// # Errors
     /// [`Error::Setting`] for options that do not fit the grid or the device, and for groups that the model does not have;
@@ -82,7 +83,7 @@ impl Trainer {
     /// memory does not suffice.
     pub fn new<M: Model + 'static>(
         context: &Context,
-        build: impl FnOnce(&Builder) -> parallel::Result<M>,
+        build: impl Fn(&Builder) -> parallel::Result<M>,
         optimiser: impl Optimiser + 'static,
         options: Options,
     ) -> Result<Trainer> {
@@ -95,17 +96,16 @@ impl Trainer {
     /// As [`new`](Trainer::new).
     pub fn boxed<M: Model + 'static>(
         context: &Context,
-        build: impl FnOnce(&Builder) -> parallel::Result<M>,
+        build: impl Fn(&Builder) -> parallel::Result<M>,
         optimiser: Box<dyn Optimiser>,
         options: Options,
     ) -> Result<Trainer> {
         recorded::check(context, &options)?;
+        check_delay(&options)?;
         let cut = options.row_cut();
         cut.check(context).map_err(as_config)?;
         let stages = context.degree(Axis::Pipeline);
         let schedule = SchedulePlan::new(options.schedule, stages, options.micro_batches)?;
-        let builder = Builder::new(context);
-        let model = Rc::new(build(&builder)?);
         let set = SetOptions {
             dtype: options.precision.dtype(),
             trains: true,
@@ -115,10 +115,19 @@ impl Trainer {
             factors: optimiser.factors().is_some(),
             sharding: options.sharding,
             placement: options.placement.clone(),
+            versions: false,
         };
-        let recompute = options.recompute;
-        let put = pipeline::Options { set, recompute };
-        let pipeline = Pipeline::new(context, model, builder.parameters(), schedule, put)?;
+        let put = pipeline::Options {
+            set,
+            memory: options.memory.clone(),
+            depths: options.stages.clone(),
+        };
+        let build = || -> parallel::Result<Built> {
+            let builder = Builder::new(context);
+            let model = Rc::new(build(&builder)?);
+            Ok((model, builder.parameters()))
+        };
+        let pipeline = Pipeline::new(context, build, schedule, put)?;
         check_groups(&options, pipeline.declared())?;
         let loss_scale = match options.precision {
             Precision::F16 => LossScale::dynamic(options.loss_scale),
@@ -224,17 +233,24 @@ impl Trainer {
     /// # Errors
     /// [`Error::Parallel`] from layers and collectives.
     pub fn gradients(&self, batch: &Batch) -> Result<Computed> {
+        self.gradients_before(batch, None)
+    }
+
+    // As `gradients`, before a step on `next`.
+    pub(super) fn gradients_before(&self, batch: &Batch, next: Option<&Batch>) -> Result<Computed> {
         let dtype = self.dtype().accumulator();
         let device = self.context.device();
-        self.gradients_of(
-            batch,
-            &Tensor::full(device, dtype, &[1], self.loss_scale.value)?,
-        )
+        let d_loss = Tensor::full(device, dtype, &[1], self.loss_scale.value)?;
+        self.gradients_of((batch, next), &d_loss)
     }
 
     /// As [`gradients`](Trainer::gradients), multiplied by the element of `d_loss`.
-    pub(super) fn gradients_of(&self, batch: &Batch, d_loss: &Tensor) -> Result<Computed> {
-        let (gradients, losses) = self.pipeline.train(batch, d_loss)?;
+    pub(super) fn gradients_of(
+        &self,
+        (batch, next): (&Batch, Option<&Batch>),
+        d_loss: &Tensor,
+    ) -> Result<Computed> {
+        let (gradients, losses) = self.pipeline.train(batch, next, d_loss)?;
         Ok(Computed {
             gradients,
             loss: self.mean(&losses)?,
@@ -250,12 +266,24 @@ impl Trainer {
     /// draws random masks, or the number of micro-batches changes; [`Error::Replicas`] if a digest is due, and ranks that
     /// should hold the same do not.
     pub fn step(&mut self, batch: &Batch) -> Result<StepResult> {
+        self.step_before(batch, None)
+    }
+
+    /// As [`step`](Trainer::step), before a step on `next`. If the schedule delays gradients
+    /// ([`ScheduleKind::delays_gradients`](pipeline::ScheduleKind::delays_gradients)), stages that would wait begin `next`, and its
+    /// rows are then those that are given here. No number depends on whether it is known. Collective.
+    ///
+    /// # Errors
+    /// As [`step`](Trainer::step); [`Error::Parallel`] if the next step is then on another batch.
+    pub fn step_before(&mut self, batch: &Batch, next: Option<&Batch>) -> Result<StepResult> {
+        // A digest sees all that segments return in its step.
+        let next = next.filter(|next| !Watch::is_due(self, next.step));
         let mut watch = Watch::begin(self, batch.step)?;
         let Computed {
             gradients,
             loss,
             losses,
-        } = self.recorded_or_not(batch)?;
+        } = self.recorded_or_not(batch, next)?;
         if let Some(watch) = &mut watch {
             watch.gradients(self)?;
         }
@@ -462,6 +490,19 @@ impl Trainer {
             false => Ok(sum),
         }
     }
+}
+
+// A scale that adapts would change between the passes of a batch that was begun in the step before; a recorded step repeats the
+// weights of one version.
+fn check_delay(options: &Options) -> Result<()> {
+    let (key, found, needed) = match (options.precision, options.graph) {
+        _ if !options.schedule.delays_gradients() => return Ok(()),
+        (Precision::F16, _) => ("training.precision", "f16", "f64, f32 or bf16"),
+        (_, true) => ("training.graph", "true", "false"),
+        _ => return Ok(()),
+    };
+    let found = format!("{found} with schedule {}", options.schedule);
+    Err(Error::setting(key, found, needed))
 }
 
 // A group without parameters is a misspelt name.

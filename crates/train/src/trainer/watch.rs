@@ -18,13 +18,10 @@ impl Watch {
     /// # Errors
     /// Those of reading the device.
     pub(super) fn begin(trainer: &Trainer, step: u64) -> Result<Option<Watch>> {
-        let every = trainer.options.digest_every;
-        let is_due = every > 0 && (step + 1).is_multiple_of(every);
-        let sees = trainer.context.device().capabilities().holds_values;
-        if !(is_due && sees) {
+        if !Watch::is_due(trainer, step) {
             return Ok(None);
         }
-        let set = trainer.parameters();
+        let set = trainer.pipeline.next_parameters();
         // What is recorded once and repeated cannot be looked at in between.
         if !trainer.options.graph {
             set.observe();
@@ -33,6 +30,13 @@ impl Watch {
         Ok(Some(Watch {
             phases: vec![start],
         }))
+    }
+
+    /// Whether the digest of step `step`, counted from 0, is due.
+    pub(super) fn is_due(trainer: &Trainer, step: u64) -> bool {
+        let every = trainer.options.digest_every;
+        let sees = trainer.context.device().capabilities().holds_values;
+        every > 0 && (step + 1).is_multiple_of(every) && sees
     }
 
     /// After backward.

@@ -156,7 +156,11 @@ impl Collectives {
     }
 }
 
-fn join(world: &World, device: &Device) -> train::Result<Communicator> {
+/// A communicator of all ranks.
+///
+/// # Errors
+/// Those of the device and of the ranks' exchange.
+pub(crate) fn join(world: &World, device: &Device) -> train::Result<Communicator> {
     let everyone = world.everyone();
     let own_id = if world.rank() == 0 {
         device.hal().create_group()?.0

@@ -47,17 +47,17 @@ pub(crate) struct Gemm {
 
 /// A GEMM as a layer requests it: `m x k` times `k x n`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct GemmShape {
-    pub(super) what: &'static str,
-    pub(super) transpose: Transpose,
-    pub(super) m: usize,
-    pub(super) n: usize,
-    pub(super) k: usize,
+pub(crate) struct GemmShape {
+    pub(crate) what: &'static str,
+    pub(crate) transpose: Transpose,
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
 }
 
 /// A GEMM with its matrices.
 #[derive(Debug)]
-pub(super) struct Ready {
+pub(crate) struct Ready {
     matmul: GemmShape,
     operands: [Tensor; 3],
 }
@@ -134,7 +134,7 @@ impl Gemm {
 
 impl GemmShape {
     /// Floating-point operations.
-    pub(super) fn flop(self) -> f64 {
+    pub(crate) fn flop(self) -> f64 {
         2.0 * self.m as f64 * self.n as f64 * self.k as f64
     }
 
@@ -142,7 +142,7 @@ impl GemmShape {
     ///
     /// # Errors
     /// Those of the device.
-    pub(super) fn ready_as(self, device: &Device, dtype: DType) -> train::Result<Ready> {
+    pub(crate) fn ready_as(self, device: &Device, dtype: DType) -> train::Result<Ready> {
         let ready = Ready {
             matmul: self,
             operands: self.operands(device, dtype)?,
@@ -186,7 +186,10 @@ impl GemmShape {
 
 impl Ready {
     /// Queues the GEMM.
-    fn queue(&self) -> train::Result<()> {
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn queue(&self) -> train::Result<()> {
         let [a, b, out] = &self.operands;
         Ok(matmul_into(a, b, self.matmul.transpose, out, 1.0, 0.0)?)
     }
@@ -195,7 +198,7 @@ impl Ready {
     ///
     /// # Errors
     /// Those of the device.
-    pub(super) fn call(&self) -> train::Result<()> {
+    pub(crate) fn call(&self) -> train::Result<()> {
         self.queue()?;
         Ok(self.operands[2].device().compute().synchronize()?)
     }

@@ -1,18 +1,20 @@
-//! `fascicle bench`: the speed of GEMMs, kernels, collectives and complete steps on this machine.
+//! `fascicle bench`: the speed of GEMMs, kernels, collectives, complete steps and generation on this machine.
 //!
 //! Every timed call starts at a barrier of all ranks and ends once its work has run. Reports give the median
 //! with the smallest and the largest time, after a warm-up.
 
 mod collectives;
 mod file;
-mod gemm;
+pub(crate) mod gemm;
+mod generate;
 mod kernels;
 pub(crate) mod links;
 mod save;
 mod step;
-mod timing;
+pub(crate) mod timing;
 mod workload;
 
+pub(crate) use collectives::join as everyone;
 pub(crate) use save::save;
 
 use crate::{
@@ -45,6 +47,8 @@ enum What {
     Collectives(collectives::Collectives),
     /// Complete training steps on one fixed batch
     Step(Box<step::Step>),
+    /// Prefill and decode of sequences of random tokens
+    Generate(Box<generate::Generate>),
 }
 
 impl Bench {
@@ -60,11 +64,12 @@ impl Bench {
             }
             (Some(What::Collectives(collectives)), _) => collectives.run(drivers),
             (Some(What::Step(step)), _) => step.run(registry),
+            (Some(What::Generate(generate)), _) => generate.run(registry),
             (None, Some(path)) => {
                 launcher::refuse_many("bench --save").and_then(|()| save::save(registry, path))
             }
             (None, None) => Err(Failure::usage(
-                "bench: needs gemm, kernels, collectives, step, or --save FILE",
+                "bench: needs gemm, kernels, collectives, step, generate, or --save FILE",
             )),
         }
     }

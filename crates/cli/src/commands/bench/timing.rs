@@ -15,7 +15,7 @@ const MOST_CALLS: usize = 4096;
 ///
 /// # Errors
 /// Those of the calls and of the device.
-pub(super) fn batches(
+pub(crate) fn batches(
     device: &Device,
     repetitions: usize,
     mut call: impl FnMut() -> train::Result<()>,

@@ -3,6 +3,7 @@
 use super::super::{
     BLOCK,
     blocks::ScratchSlices,
+    documents::Documents,
     dropout::Mask,
     pack::{padded, panels_len},
     place::Head,
@@ -19,12 +20,13 @@ pub(super) struct Queries<'a, T: Element> {
     pub(super) d_q: Head<'a, T>,
     pub(super) log_sum_exp: Head<'a, T::Acc>,
     pub(super) mask: Option<Mask>,
+    pub(super) documents: Documents<'a>,
 }
 
-impl<T: Element> Queries<'_, T> {
+impl<'a, T: Element> Queries<'a, T> {
     /// # Safety
     /// As [`super::super::backward()`]; nobody else uses the gradient of this head.
-    pub(super) unsafe fn of(args: &AttentionBackward, sequence: usize, head: usize) -> Self {
+    pub(super) unsafe fn of(args: &'a AttentionBackward, sequence: usize, head: usize) -> Self {
         let shape = &args.shape;
         // SAFETY: the caller guarantees the slices.
         let rows = |memory| unsafe { Head::of_queries(memory, shape, sequence, head) };
@@ -36,6 +38,8 @@ impl<T: Element> Queries<'_, T> {
             // SAFETY: as above.
             log_sum_exp: unsafe { Head::sums(args.log_sum_exp, shape, sequence, head) },
             mask: Mask::of(shape, sequence, head),
+            // SAFETY: as above.
+            documents: unsafe { Documents::of(args.documents, shape, sequence) },
         }
     }
 }
@@ -115,4 +119,6 @@ pub(super) struct Piece {
     pub(super) start: usize,
     pub(super) rows: Range<usize>,
     pub(super) keys: Range<usize>,
+    // Whether its keys are the first that the block of queries meets.
+    pub(super) is_first: bool,
 }

@@ -95,8 +95,18 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
         for start in (0..queries).step_by(BLOCK) {
             let count = BLOCK.min(queries - start);
             let row_values = self.lay_out_queries(&head, start, count);
-            for (rows, keys) in pieces(&self.args.shape, start, count) {
-                let piece = Piece { start, rows, keys };
+            let begin = head.documents.begin(start);
+            if begin >= self.args.shape.keys {
+                self.scratch.d_queries[..count * len].fill(T::Acc::ZERO);
+            }
+            for (rows, keys) in pieces(&self.args.shape, begin, [start, count]) {
+                let is_first = keys.start == begin;
+                let piece = Piece {
+                    start,
+                    rows,
+                    keys,
+                    is_first,
+                };
                 self.scores(simd, &piece);
                 self.score_gradients(&head, &row_values, &piece);
                 self.sum_gradients(simd, &piece);
@@ -198,16 +208,22 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
                 d_scores.fill(T::Acc::ZERO);
                 continue;
             }
+            let met = head.documents.met_from(piece.keys.start, query);
+            let met = met.start..columns.min(met.end);
+            if met.is_empty() {
+                scores.fill(T::Acc::ZERO);
+                d_scores.fill(T::Acc::ZERO);
+                continue;
+            }
             if let Some(mask) = &head.mask {
                 mask.factors(query, piece.keys.start, &mut keep[..columns]);
             }
             let keep = head.mask.map(|_| &keep[..columns]);
-            let met = shape.keys_met(query).saturating_sub(piece.keys.start);
             gradients(
                 scores,
                 d_scores,
                 keep,
-                columns.min(met),
+                met,
                 values.log_sum_exp[row],
                 values.delta[row],
             );
@@ -234,7 +250,7 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
                 step: len,
             },
             depth: piece.keys.len(),
-            add: key > 0,
+            add: !piece.is_first,
         };
         d_queries.run(simd);
         let factors = [

@@ -1,6 +1,8 @@
 //! An attention that is cut: its queries, or its keys.
 
-use super::{Values, inputs, reference, run, run_from, shape, with_dropout};
+use super::{
+    Values, documents::with_documents, inputs, reference, run, run_from, shape, with_dropout,
+};
 use hal::{DType, kernel::AttentionShape};
 
 /// Rows `range` of every sequence of `rows` rows of `width` numbers.
@@ -8,6 +10,14 @@ fn rows_of(values: &[f64], rows: usize, width: usize, range: std::ops::Range<usi
     let sequences = values.chunks(rows * width);
     sequences
         .flat_map(|sequence| sequence[range.start * width..range.end * width].to_vec())
+        .collect()
+}
+
+/// The documents of queries `range` of every sequence.
+fn starts_of(whole: &AttentionShape, values: &Values, range: std::ops::Range<usize>) -> Vec<u32> {
+    let sequences = values.documents.chunks(whole.queries.max(1));
+    sequences
+        .flat_map(|starts| starts[range.clone()].to_vec())
         .collect()
 }
 
@@ -29,6 +39,7 @@ fn queries_of(
         d_out: cut(&values.d_out),
         k: values.k.clone(),
         v: values.v.clone(),
+        documents: starts_of(whole, values, range),
         ..Values::default()
     };
     (shape, values)
@@ -45,15 +56,13 @@ fn keys_of(
     let queries = first..whole.queries;
     let cut = |x: &[f64]| rows_of(x, whole.queries, width, queries.clone());
     let cut_keys = |x: &[f64]| rows_of(x, whole.keys, kv_width, range.clone());
-    let mut shape = AttentionShape {
+    let shape = AttentionShape {
         queries: queries.len(),
         keys: range.len(),
         first_query: whole.first_query + first - range.start,
+        first_key: whole.first_key + range.start,
         ..*whole
     };
-    if let Some(dropout) = &mut shape.dropout {
-        dropout.first_key += range.start;
-    }
     let values = Values {
         q: cut(&values.q),
         d_out: cut(&values.d_out),
@@ -61,6 +70,7 @@ fn keys_of(
         log_sum_exp: rows_of(&values.log_sum_exp, whole.queries, 1, queries.clone()),
         k: cut_keys(&values.k),
         v: cut_keys(&values.v),
+        documents: starts_of(whole, values, queries),
         ..Values::default()
     };
     (shape, values)
@@ -89,11 +99,16 @@ fn assert_close(found: &[f64], expected: &[f64], relative: f64, what: &str) {
 #[test]
 fn cutting_the_queries_changes_no_bit_of_their_rows() {
     let sizes = [4, 2, 20];
-    for whole in [
+    let shapes = [
         shape(2, 150, sizes),
         with_dropout(shape(2, 150, sizes), 0.2),
-    ] {
-        let all = inputs::<f32>(&whole);
+    ];
+    let lengths: [&[usize]; 4] = [&[], &[64, 1, 20], &[3, 130], &[1; 150]];
+    for (whole, lengths) in shapes
+        .into_iter()
+        .flat_map(|shape| lengths.map(|lengths| (shape, lengths)))
+    {
+        let all = with_documents(&whole, inputs::<f32>(&whole), lengths);
         let expected = run::<f32>(&whole, &all, DType::F32, 1);
         let (width, heads) = (whole.heads * whole.head_size, whole.heads);
         for cuts in [vec![64, 128], vec![16], vec![1, 5, 70, 71], vec![149]] {
@@ -120,7 +135,7 @@ fn cutting_the_queries_changes_no_bit_of_their_rows() {
     }
 }
 
-/// The outputs of blocks of keys, combined by their log-sum-exps; every query meets the first block.
+/// The outputs of blocks of keys, combined by their log-sum-exps; every query meets one of the blocks.
 fn combine(whole: &AttentionShape, blocks: &[(AttentionShape, Values)]) -> Values {
     let (size, width) = (whole.head_size, whole.heads * whole.head_size);
     let mut combined = Values {
@@ -159,8 +174,13 @@ fn blocks_of_keys_combine_to_the_attention_over_all_keys() {
         first_query: 80,
         ..complete
     };
-    for whole in [complete, second_half, with_dropout(second_half, 0.3)] {
-        let all = inputs::<f64>(&whole);
+    let shapes = [complete, second_half, with_dropout(second_half, 0.3)];
+    let lengths: [&[usize]; 4] = [&[], &[64, 1, 20], &[3, 100], &[1; 140]];
+    for (whole, lengths) in shapes
+        .into_iter()
+        .flat_map(|shape| lengths.map(|lengths| (shape, lengths)))
+    {
+        let all = with_documents(&whole, inputs::<f64>(&whole), lengths);
         let mut expected = all.clone();
         reference::forward(&whole, &mut expected);
         reference::backward(&whole, &mut expected);

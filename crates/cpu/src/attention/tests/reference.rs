@@ -14,6 +14,8 @@ pub(super) struct Values {
     pub(super) d_q: Vec<f64>,
     pub(super) d_k: Vec<f64>,
     pub(super) d_v: Vec<f64>,
+    /// The places of the documents' first tokens; empty where each sequence is one document.
+    pub(super) documents: Vec<u32>,
 }
 
 /// Index of the first element of a query's row.
@@ -28,9 +30,16 @@ fn key_at(shape: &AttentionShape, [sequence, head, key]: [usize; 3]) -> usize {
 }
 
 /// The keys that a query attends to, by the definition.
-fn met(shape: &AttentionShape, query: usize) -> impl Iterator<Item = usize> + use<> {
+fn met(
+    shape: &AttentionShape,
+    values: &Values,
+    [sequence, _, query]: [usize; 3],
+) -> impl Iterator<Item = usize> + use<> {
     let last = shape.first_query as u128 + query as u128;
-    (0..shape.keys).take_while(move |&key| key as u128 <= last)
+    let start = values.documents.get(sequence * shape.queries + query);
+    let (start, first_key) = (start.copied().unwrap_or(0) as usize, shape.first_key);
+    let causal = (0..shape.keys).take_while(move |&key| key as u128 <= last);
+    causal.filter(move |&key| start <= first_key + key)
 }
 
 /// Dropout as documented, one index at a time.
@@ -47,8 +56,8 @@ pub(super) fn keep(
     let matrix =
         (dropout.first_sequence + sequence) * dropout.global_heads + dropout.first_head + head;
     let (query, key) = (
-        dropout.first_key + shape.first_query + query,
-        dropout.first_key + key,
+        shape.first_key + shape.first_query + query,
+        shape.first_key + key,
     );
     let index = (matrix * dropout.sequence + query) * dropout.sequence + key;
     let dropped = f64::from(dropout.key.uniform(index as u64)) < dropout.probability;
@@ -63,16 +72,16 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The weights of a query before dropout, and the logarithm of their sum.
+/// The weights before dropout of a query on the keys that it meets, and the logarithm of their sum.
 fn weights(
     shape: &AttentionShape,
     values: &Values,
-    [sequence, head, query]: [usize; 3],
+    at @ [sequence, head, query]: [usize; 3],
 ) -> (Vec<f64>, f64) {
     let size = shape.head_size;
     let q = &values.q[query_at(shape, [sequence, head, query])..][..size];
     let k = |key| &values.k[key_at(shape, [sequence, head, key])..][..size];
-    let scores: Vec<f64> = met(shape, query)
+    let scores: Vec<f64> = met(shape, values, at)
         .map(|key| shape.scale * dot(q, k(key)))
         .collect();
     let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -103,7 +112,7 @@ pub(super) fn forward(shape: &AttentionShape, values: &mut Values) {
         let (weights, log) = weights(shape, values, at);
         values.log_sum_exp.push(log);
         let out = query_at(shape, at);
-        for (key, weight) in weights.iter().enumerate() {
+        for (key, weight) in met(shape, values, at).zip(weights) {
             let weight = weight * keep(shape, sequence, head, query, key);
             let v = key_at(shape, [sequence, head, key]);
             (0..shape.head_size).for_each(|e| values.out[out + e] += weight * values.v[v + e]);
@@ -121,18 +130,19 @@ pub(super) fn backward(shape: &AttentionShape, values: &mut Values) {
         let (weights, _) = weights(shape, values, at);
         let i = query_at(shape, at);
         let j = |key| key_at(shape, [sequence, head, key]);
-        let keeps: Vec<f64> = met(shape, query)
+        let keeps: Vec<f64> = met(shape, values, at)
             .map(|key| keep(shape, sequence, head, query, key))
             .collect();
         let d_out = values.d_out[i..][..size].to_vec();
-        let d_weights: Vec<f64> = met(shape, query)
-            .map(|key| keeps[key] * dot(&d_out, &values.v[j(key)..][..size]))
+        let d_weights: Vec<f64> = met(shape, values, at)
+            .zip(&keeps)
+            .map(|(key, keep)| keep * dot(&d_out, &values.v[j(key)..][..size]))
             .collect();
         let mean = dot(&weights, &d_weights);
-        for key in met(shape, query) {
-            let d_score = shape.scale * weights[key] * (d_weights[key] - mean);
+        for (index, key) in met(shape, values, at).enumerate() {
+            let d_score = shape.scale * weights[index] * (d_weights[index] - mean);
             for (e, d_out) in d_out.iter().enumerate() {
-                values.d_v[j(key) + e] += weights[key] * keeps[key] * d_out;
+                values.d_v[j(key) + e] += weights[index] * keeps[index] * d_out;
                 values.d_q[i + e] += d_score * values.k[j(key) + e];
                 values.d_k[j(key) + e] += d_score * values.q[i + e];
             }

@@ -296,6 +296,7 @@ fn sequences_of_attention_and_rope() {
                 v: m[2],
                 out: m[3],
                 log_sum_exp: m[4],
+                documents: None,
             })
         });
         let operands = [
@@ -317,6 +318,7 @@ fn sequences_of_attention_and_rope() {
                 v: m[2],
                 out: m[3],
                 log_sum_exp: m[4],
+                documents: None,
                 d_out: m[5],
                 d_q: m[6],
                 d_k: m[7],

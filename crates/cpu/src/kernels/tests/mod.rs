@@ -2,8 +2,10 @@
 
 mod activation;
 mod alone;
+mod attention_join;
 mod coded;
 mod columns;
+mod documents;
 mod dropout;
 mod elementwise;
 mod embedding;

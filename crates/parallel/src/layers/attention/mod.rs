@@ -1,6 +1,8 @@
 //! Attention on the grid: heads (and the groups of query heads that share a key) are cut over X, so it runs
-//! locally; or with keys and values of other ranks, where Context cuts the sequences (`context`).
+//! locally; with keys and values of other ranks, where Context cuts the sequences (`context`); or with those that a pass over
+//! new tokens has kept (`cached`).
 
+mod cached;
 mod context;
 mod rope;
 
@@ -10,7 +12,7 @@ use super::DTensor;
 use crate::work::AttentionWork;
 use grid::Axis;
 use tensor::{
-    Error, Result, Var,
+    Error, Result, Tensor, Var,
     ops::{
         self,
         attention::{AttentionDropout, AttentionShape, Saved},
@@ -30,21 +32,27 @@ pub struct AttentionOptions {
     pub dropout: f64,
 }
 
-/// Causal attention of queries on keys and values, head by head.
+/// Causal attention of queries on keys and values, head by head; with `documents`, within each document of a sequence.
+///
+/// In a pass over [new tokens](crate::cache::NewTokens), a sequence is those alone; they attend to the kept ones too.
 ///
 /// # Shapes
-/// `q` and the result: tokens x (heads/X * head_size). `k`, `v`: tokens x (kv_heads/X * head_size).
+/// `q` and the result: tokens x (heads/X * head_size). `k`, `v`: tokens x (kv_heads/X * head_size). `documents`: for every
+/// token of this rank's sequences, on all ranks of X and Context, the place of its document's first token in the sequence,
+/// u32: [`document_starts`](ops::document_starts) computes them from the ids.
 /// # Cost
-/// No collective, unless Context cuts the sequences; then those of [`ContextAttention`](crate::ContextAttention).
+/// No collective, unless Context cuts the sequences; then those of [`ContextAttention`](crate::ContextAttention). Keys of
+/// earlier documents are skipped, block by block; the counted work of a model is that of sequences of one document.
 /// # Errors
 /// [`Error::Invalid`] if the features are not a whole number of heads on every rank, the tokens not a whole number of
-/// sequences, the query heads not a multiple of the others, or `k` and `v` of other sizes, and for a dropout of 1 or
-/// more; those of the collectives.
+/// sequences, the query heads not a multiple of the others, or `k`, `v` and `documents` of other sizes, and for a dropout of
+/// 1 or more; those of the collectives.
 pub fn attention(
     options: &AttentionOptions,
     q: &DTensor,
     k: &DTensor,
     v: &DTensor,
+    documents: Option<&Tensor>,
 ) -> Result<DTensor> {
     let [q, k, v] = [q, k, v].map(|x| x.redistribute(Some(Axis::X), &options.name));
     let (q, k, v) = (q?, k?, v?);
@@ -59,24 +67,28 @@ pub fn attention(
             tokens: q.share().tokens,
         });
     }
+    if let Some(cached) = q.pass().cached() {
+        return cached::attention(options, (shape, cached), [&q, &k, &v], documents);
+    }
     if let Some(spread) = context::cut(&q, options.sequence) {
         let [k, v] = [k, v].map(|x| x.spread_like(&q));
-        return context::attention(options, (shape, spread), [&q, &k?, &v?]);
+        return context::attention(options, (shape, spread), [&q, &k?, &v?], documents);
     }
-    let var = local(shape, [q.var()?, k.var()?, v.var()?])?;
+    let var = local(shape, [q.var()?, k.var()?, v.var()?], documents)?;
     DTensor::new(q.pass(), var, q.features(), Some(Axis::X))
 }
 
 // Of all keys that the queries attend to.
-fn local(shape: AttentionShape, inputs: [&Var; 3]) -> Result<Var> {
+fn local(shape: AttentionShape, inputs: [&Var; 3], documents: Option<&Tensor>) -> Result<Var> {
     let [q, k, v] = inputs.map(Var::tensor);
-    let (out, log_sum_exp) = ops::attention(shape, q, k, v)?;
+    let (out, log_sum_exp) = ops::attention(shape, q, k, v, documents)?;
     let saved = Saved {
         q: q.clone(),
         k: k.clone(),
         v: v.clone(),
         out: out.clone(),
         log_sum_exp,
+        documents: documents.cloned(),
     };
     Ok(Var::record_one(
         "attention",
@@ -125,7 +137,6 @@ fn local_shape(options: &AttentionOptions, q: &DTensor, k: &DTensor) -> Result<A
         first_head: q.first_feature() / head_size,
         global_heads: q.features() / head_size,
         sequence,
-        first_key: 0,
     });
     let heads = [of_q / head_size, of_k / head_size, head_size];
     Ok(AttentionShape {

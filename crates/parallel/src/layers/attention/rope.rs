@@ -1,9 +1,11 @@
 //! Rotary positions on the grid.
 
 use super::{DTensor, context};
+use crate::cache::CachedRows;
 use tensor::{Result, Tensor, Var, ops};
 
-/// Rotary positions of the heads of `x`, whose rows are tokens of complete sequences.
+/// Rotary positions of the heads of `x`, whose rows are tokens of complete sequences, or in a pass over
+/// [new tokens](crate::cache::NewTokens) those alone.
 ///
 /// # Shapes
 /// `x` and the result: tokens x (heads/X * head_size).
@@ -13,6 +15,9 @@ use tensor::{Result, Tensor, Var, ops};
 /// [`Error::Invalid`](crate::Error::Invalid) if the features are not a whole number of even heads, or the rows not a whole
 /// number of sequences.
 pub fn rope(x: &DTensor, sequence: usize, head_size: usize, base: f64) -> Result<DTensor> {
+    if let Some(cached) = x.pass().cached() {
+        return of_new_tokens(x, cached, sequence, (head_size, base));
+    }
     let spread = context::cut(x, sequence);
     let chunks = spread.map(|spread| spread.own_chunks(x.context()));
     let input = if chunks.is_some() {
@@ -37,4 +42,31 @@ pub fn rope(x: &DTensor, sequence: usize, head_size: usize, base: f64) -> Result
         Ok(vec![Some(rotated(&d_out, true)?)])
     });
     Ok(x.like(var))
+}
+
+// Each row's positions begin where its cache ends.
+fn of_new_tokens(
+    x: &DTensor,
+    cached: &CachedRows,
+    sequence: usize,
+    (head_size, base): (usize, f64),
+) -> Result<DTensor> {
+    let input = x.tensor()?;
+    cached.check("rope", input.num_rows() / sequence.max(1), sequence)?;
+    let rotated = |x: &Tensor, first| ops::rope(x, sequence, first, head_size, base, false);
+    let out = match cached.common_place() {
+        Some(first) => rotated(input, first)?,
+        None => {
+            let out = Tensor::empty(input.device(), input.dtype(), input.shape())?;
+            let [from, to] = [input, &out]
+                .map(|all| all.reshape(&[cached.rows().len() * sequence, all.columns()]));
+            let (from, to) = (from?, to?);
+            for (row, of_row) in cached.rows().iter().enumerate() {
+                let own = |all: &Tensor| all.rows(row * sequence, sequence);
+                ops::copy(&rotated(&own(&from)?, of_row.cache.len())?, &own(&to)?)?;
+            }
+            out
+        }
+    };
+    Ok(x.like(Var::constant(out)))
 }

@@ -110,7 +110,7 @@ impl LinearInput {
         Ok(LinearInput {
             whole,
             tokens: of(false),
-            runs: of(true).filter(|spread| spread.share().runs),
+            runs: of(x.pass().spreads_runs()).filter(|spread| spread.share().runs),
         })
     }
 

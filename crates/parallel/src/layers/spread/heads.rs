@@ -1,38 +1,81 @@
-//! Exchanges the tokens of all features for all tokens of some features, over Context.
+//! Exchanges the tokens of all features for more tokens of some features, between neighbours on Context.
 
-use super::Spread;
-use crate::{Context, Purpose, counters::Subject};
+use super::{Holders, Spread};
+use crate::{Context, Group, Purpose, counters::Subject};
 use grid::Axis;
+use std::rc::Rc;
 use tensor::{Result, Tensor, ops};
 
+/// Neighbours on Context that exchange tokens for heads.
+#[derive(Clone, Debug)]
+pub(crate) struct Neighbours {
+    group: Rc<Group>,
+    of_parts: Holders,
+    // Each neighbour holds the tokens of all, as one of fewer ranks.
+    joined: Holders,
+}
+
+impl Neighbours {
+    /// This rank and the others of its `number`, which divides the ranks of Context; `None` for one. Collective.
+    ///
+    /// # Errors
+    /// As [`Context::group`].
+    pub(crate) fn of(context: &Context, number: usize) -> Result<Option<Neighbours>> {
+        let (ranks, own) = (context.degree(Axis::Context), context.index(Axis::Context));
+        let first = own - own % number;
+        let group = match number {
+            1 => None,
+            all if all == ranks => context.group(Axis::Context, Purpose::Main)?,
+            _ => {
+                let members = context.members(&[Axis::Context]);
+                let members = &members[first..first + number];
+                let label = format!("{number} neighbours on context");
+                Some(context.group_of(label, Axis::Context, members, Purpose::Main)?)
+            }
+        };
+        let of_parts = Holders {
+            of: ranks,
+            ranks: first..first + number,
+        };
+        Ok(group.map(|group| Neighbours {
+            group,
+            of_parts,
+            joined: Holders::one(ranks / number, first / number),
+        }))
+    }
+}
+
 impl Spread {
-    /// All tokens of this rank's part of the features, from its tokens of all features. Parts must be equally large.
+    /// The neighbours' tokens of this rank's part of the features, from its own tokens of all features. Parts must be equally
+    /// large.
     ///
     /// # Shapes
-    /// `part`: this rank's vectors x features. The result: all vectors x features / ranks.
+    /// `part`: this rank's vectors x features. The result: the vectors of all neighbours x features / neighbours.
     /// # Errors
     /// Those of the collective.
     pub(crate) fn tokens_to_heads(
         &self,
         context: &Context,
-        subject: Subject,
+        neighbours: &Neighbours,
         part: &Tensor,
     ) -> Result<Tensor> {
-        let Some(group) = context.group(Axis::Context, Purpose::Main)? else {
-            return Ok(part.clone());
-        };
+        let Neighbours {
+            group,
+            of_parts,
+            joined,
+        } = neighbours;
         let (ranks, vectors) = (group.size(), part.num_rows());
-        let columns = part.columns() / ranks;
-        let [send, received] =
-            [(); 2].map(|()| context.buffer(part.dtype(), &[ranks * vectors, columns]));
-        let (send, received) = (send?, received?);
+        let shape = [ranks * vectors, part.columns() / ranks];
+        let [send, received, whole] = [(); 3].map(|()| context.buffer(part.dtype(), &shape));
+        let (send, received, whole) = (send?, received?, whole?);
         for rank in 0..ranks {
             let of_rank = send.rows(rank * vectors, vectors)?;
-            ops::columns_into(part, rank * columns, columns, &of_rank)?;
+            ops::columns_into(part, rank * shape[1], shape[1], &of_rank)?;
         }
         let compute = context.device().compute();
-        group.all_to_all(context, subject, &compute, &send, &received)?;
-        self.in_order(context, &received)
+        group.all_to_all(context, Subject::Attention, &compute, &send, &received)?;
+        self.join(of_parts, &received, joined, &whole)?;
+        Ok(whole)
     }
 
     /// The opposite.
@@ -42,19 +85,22 @@ impl Spread {
     pub(crate) fn heads_to_tokens(
         &self,
         context: &Context,
-        subject: Subject,
+        neighbours: &Neighbours,
         whole: &Tensor,
     ) -> Result<Tensor> {
-        let Some(group) = context.group(Axis::Context, Purpose::Main)? else {
-            return Ok(whole.clone());
-        };
-        let (ranks, vectors, columns) = (group.size(), self.vectors(context), whole.columns());
-        let [send, received] =
-            [(); 2].map(|()| context.buffer(whole.dtype(), &[ranks * vectors, columns]));
+        let Neighbours {
+            group,
+            of_parts,
+            joined,
+        } = neighbours;
+        let (ranks, columns) = (group.size(), whole.columns());
+        let vectors = self.vectors(context);
+        let shape = [ranks * vectors, columns];
+        let [send, received] = [(); 2].map(|()| context.buffer(whole.dtype(), &shape));
         let (send, received) = (send?, received?);
-        self.store(context, 0..ranks, whole, &send)?;
+        self.part(joined, whole, of_parts, &send)?;
         let compute = context.device().compute();
-        group.all_to_all(context, subject, &compute, &send, &received)?;
+        group.all_to_all(context, Subject::Attention, &compute, &send, &received)?;
         let part = context.buffer(whole.dtype(), &[vectors, ranks * columns])?;
         for rank in 0..ranks {
             let of_rank = received.rows(rank * vectors, vectors)?;

@@ -9,6 +9,9 @@ mod heads;
 mod runs;
 mod tokens;
 
+pub(crate) use heads::Neighbours;
+pub(crate) use tokens::Holders;
+
 use crate::Context;
 use grid::{Axis, shard_range};
 use std::{ops::Range, rc::Rc};
@@ -97,7 +100,7 @@ impl Spread {
     /// Number of vectors of this rank's tokens: those that the ranks of X hold together.
     pub(crate) fn vectors(&self, context: &Context) -> usize {
         match self.share.tokens {
-            true => self.vectors_of(context, context.index(Axis::Context)),
+            true => self.vectors_of(&Holders::own(context)),
             false => self.leading.iter().product(),
         }
     }

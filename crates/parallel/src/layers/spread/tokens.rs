@@ -23,17 +23,47 @@ fn chunks_of(tokens: usize, ranks: usize, rank: usize) -> Vec<Range<usize>> {
     }
 }
 
+/// Ranks that store their tokens one after another, of `of` ranks over which sequences are cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holders {
+    pub(crate) of: usize,
+    pub(crate) ranks: Range<usize>,
+}
+
+impl Holders {
+    /// One of `of` ranks.
+    pub(crate) fn one(of: usize, rank: usize) -> Holders {
+        Holders {
+            of,
+            ranks: rank..rank + 1,
+        }
+    }
+
+    /// All ranks of Context.
+    pub(crate) fn all(context: &Context) -> Holders {
+        let of = context.degree(Axis::Context);
+        Holders { of, ranks: 0..of }
+    }
+
+    /// This rank of Context.
+    pub(crate) fn own(context: &Context) -> Holders {
+        Holders::one(context.degree(Axis::Context), context.index(Axis::Context))
+    }
+
+    /// A single rank that stores all tokens in their order.
+    pub(crate) fn whole() -> Holders {
+        Holders::one(1, 0)
+    }
+}
+
 impl Spread {
-    /// What these ranks of Context store, one rank after the other: for each chunk its vectors, of all rows, and its tokens.
-    pub(crate) fn stored(
-        &self,
-        context: &Context,
-        ranks: Range<usize>,
-    ) -> Vec<(Range<usize>, Range<usize>)> {
-        let (tokens, degree) = (self.leading[1], context.degree(Axis::Context));
+    /// What these ranks store: for each chunk its vectors, of all rows, and its tokens.
+    pub(crate) fn stored(&self, holders: &Holders) -> Vec<(Range<usize>, Range<usize>)> {
+        let tokens = self.leading[1];
         let of_token = self.leading[0] * self.vectors_of_token();
         let mut start = 0;
-        let chunks = ranks.flat_map(|rank| chunks_of(tokens, degree, rank));
+        let ranks = holders.ranks.clone();
+        let chunks = ranks.flat_map(|rank| chunks_of(tokens, holders.of, rank));
         let placed = chunks.map(|chunk| {
             let vectors = start..start + of_token * chunk.len();
             start = vectors.end;
@@ -44,13 +74,12 @@ impl Spread {
 
     /// What this rank stores.
     pub(crate) fn own_chunks(&self, context: &Context) -> Vec<(Range<usize>, Range<usize>)> {
-        let own = context.index(Axis::Context);
-        self.stored(context, own..own + 1)
+        self.stored(&Holders::own(context))
     }
 
-    /// Vectors of a rank's tokens.
-    pub(super) fn vectors_of(&self, context: &Context, rank: usize) -> usize {
-        let stored = self.stored(context, rank..rank + 1);
+    /// Number of vectors that these ranks store.
+    pub(crate) fn vectors_of(&self, holders: &Holders) -> usize {
+        let stored = self.stored(holders);
         stored.last().map_or(0, |(vectors, _)| vectors.end)
     }
 
@@ -60,8 +89,8 @@ impl Spread {
     }
 
     fn counts_of_tokens(&self, context: &Context, columns: usize) -> Counts {
-        let ranks = 0..context.degree(Axis::Context);
-        let counts = ranks.map(|rank| self.vectors_of(context, rank) * columns);
+        let Holders { of, ranks } = Holders::all(context);
+        let counts = ranks.map(|rank| self.vectors_of(&Holders::one(of, rank)) * columns);
         let counts: Vec<usize> = counts.collect();
         match counts.iter().all(|count| *count == counts[0]) {
             true => Counts::Even(counts[0]),
@@ -88,7 +117,9 @@ impl Spread {
         let parts = context.buffer(part.dtype(), &[vectors, columns])?;
         let counts = self.counts_of_tokens(context, columns);
         group.all_gather(context, subject, stream, part, &parts, &counts)?;
-        self.in_order(context, &parts)
+        let whole = context.buffer(part.dtype(), &self.whole_shape(columns))?;
+        self.join(&Holders::all(context), &parts, &Holders::whole(), &whole)?;
+        Ok(whole)
     }
 
     /// This rank's tokens of the sum of `whole`, of all tokens, over Context.
@@ -108,7 +139,7 @@ impl Spread {
         };
         let vectors: usize = self.leading.iter().product();
         let parts = context.buffer(dtype, &[vectors, columns])?;
-        self.store(context, 0..group.size(), whole, &parts)?;
+        self.part(&Holders::whole(), whole, &Holders::all(context), &parts)?;
         let part = context.buffer(dtype, &[held, columns])?;
         let counts = self.counts_of_tokens(context, columns);
         group.reduce_scatter(context, subject, stream, &parts, &part, &counts)?;
@@ -120,64 +151,79 @@ impl Spread {
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub(crate) fn cut_tokens(&self, context: &Context, whole: &Tensor) -> Result<Tensor> {
-        let columns = whole.num_elements() / self.leading.iter().product::<usize>().max(1);
-        let shape = [self.vectors(context), columns];
-        let part = Tensor::empty(whole.device(), whole.dtype(), &shape)?;
-        let own = context.index(Axis::Context);
-        self.store(context, own..own + 1, whole, &part)?;
-        Ok(part)
+        self.cut_for(&Holders::own(context), whole)
     }
 
-    /// All tokens in their order, from what all ranks store.
+    /// A copy of the tokens of `whole` that these ranks store.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub(super) fn in_order(&self, context: &Context, parts: &Tensor) -> Result<Tensor> {
-        let whole = context.buffer(parts.dtype(), &self.whole_shape(parts.columns()))?;
-        let (all, ranks) = (self.by_row(&whole)?, 0..context.degree(Axis::Context));
-        self.each_chunk(context, ranks, parts, |first, chunk| {
-            ops::set_columns(&all, first, chunk)
-        })?;
-        Ok(whole)
+    pub(crate) fn cut_for(&self, holders: &Holders, whole: &Tensor) -> Result<Tensor> {
+        let columns = whole.num_elements() / self.leading.iter().product::<usize>().max(1);
+        let shape = [self.vectors_of(holders), columns];
+        let part = Tensor::empty(whole.device(), whole.dtype(), &shape)?;
+        self.part(&Holders::whole(), whole, holders, &part)?;
+        Ok(part)
     }
 
-    /// Copies from all tokens what these ranks store to `parts`.
+    /// Copies what the holders of `parts` store to where the holders of `whole` store it. The chunks of the latter consist of
+    /// chunks of the former.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for another number of elements.
-    pub(super) fn store(
+    pub(super) fn join(
         &self,
-        context: &Context,
-        ranks: Range<usize>,
+        of_parts: &Holders,
+        parts: &Tensor,
+        of_whole: &Holders,
         whole: &Tensor,
+    ) -> Result<()> {
+        self.each_chunk((of_parts, parts), (of_whole, whole), ops::set_columns)
+    }
+
+    /// Copies the opposite way.
+    ///
+    /// # Errors
+    /// As [`join`](Spread::join).
+    pub(super) fn part(
+        &self,
+        of_whole: &Holders,
+        whole: &Tensor,
+        of_parts: &Holders,
         parts: &Tensor,
     ) -> Result<()> {
-        let all = self.by_row(whole)?;
-        self.each_chunk(context, ranks, parts, |first, chunk| {
-            ops::columns_into(&all, first, chunk.columns(), chunk)
-        })
+        self.each_chunk(
+            (of_parts, parts),
+            (of_whole, whole),
+            |larger, first, chunk| ops::columns_into(larger, first, chunk.columns(), chunk),
+        )
     }
 
-    // A matrix with a row of the batch in each row.
-    fn by_row(&self, whole: &Tensor) -> Result<Tensor> {
-        let rows = self.leading[0];
-        whole.reshape(&[rows, whole.num_elements() / rows.max(1)])
-    }
-
-    // Passes every chunk of `parts`, which holds what these ranks store: where it begins in a row's elements, and the chunk,
-    // with a row of the batch in each row.
+    // Passes every chunk of `parts`: the chunk of `whole` that it is a part of, where it begins in that, and the chunk itself.
+    // Both have a row of the batch in each row.
     fn each_chunk(
         &self,
-        context: &Context,
-        ranks: Range<usize>,
-        parts: &Tensor,
-        mut copy: impl FnMut(usize, &Tensor) -> Result<()>,
+        (of_parts, parts): (&Holders, &Tensor),
+        (of_whole, whole): (&Holders, &Tensor),
+        copy: impl Fn(&Tensor, usize, &Tensor) -> Result<()>,
     ) -> Result<()> {
-        let (rows, of_token) = (self.leading[0], self.vectors_of_token() * parts.columns());
-        for (vectors, tokens) in self.stored(context, ranks) {
-            let chunk = parts.rows(vectors.start, vectors.len())?;
-            let chunk = chunk.reshape(&[rows, tokens.len() * of_token])?;
-            copy(tokens.start * of_token, &chunk)?;
+        let columns = parts.columns();
+        let vectors = self.vectors_of(of_whole);
+        let whole = whole.reshape(&[vectors, columns])?;
+        let by_row = |all: &Tensor, (vectors, tokens): &(Range<usize>, Range<usize>)| {
+            let chunk = all.rows(vectors.start, vectors.len())?;
+            let of_row = tokens.len() * self.vectors_of_token() * columns;
+            chunk.reshape(&[self.leading[0], of_row])
+        };
+        let larger = self.stored(of_whole);
+        for chunk in self.stored(of_parts) {
+            let (_, tokens) = &chunk;
+            for around in &larger {
+                if around.1.contains(&tokens.start) {
+                    let first = (tokens.start - around.1.start) * self.vectors_of_token() * columns;
+                    copy(&by_row(&whole, around)?, first, &by_row(parts, &chunk)?)?;
+                }
+            }
         }
         Ok(())
     }
@@ -195,6 +241,21 @@ mod tests {
             let mut all: Vec<usize> = all.flatten().collect();
             all.sort_unstable();
             assert_eq!(all, (0..tokens).collect::<Vec<_>>(), "{tokens} on {ranks}");
+        }
+    }
+
+    // So neighbours that join their tokens are a cut over fewer ranks.
+    #[test]
+    fn chunks_of_neighbours_are_chunks_of_fewer_ranks() {
+        for (ranks, neighbours) in [(2, 2), (4, 2), (8, 2), (8, 4), (6, 3)] {
+            for larger in 0..ranks / neighbours {
+                let own = larger * neighbours..(larger + 1) * neighbours;
+                let parts = own.flat_map(|rank| chunks_of(48, ranks, rank));
+                let mut parts: Vec<usize> = parts.flatten().collect();
+                parts.sort_unstable();
+                let whole = chunks_of(48, ranks / neighbours, larger);
+                assert_eq!(parts, whole.into_iter().flatten().collect::<Vec<_>>());
+            }
         }
     }
 

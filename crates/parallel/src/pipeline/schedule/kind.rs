@@ -3,7 +3,8 @@
 
 use super::{
     Pace, Placement, Result, Schedule, ScheduleError, Stages, Times, gpipe, interleaved,
-    interleaved::warm_up, one_forward_one_backward, shape::Shape, simulate, zb_h1, zb_v,
+    interleaved::warm_up, one_forward_one_backward, pipedream_2bw, shape::Shape, simulate, zb_h1,
+    zb_v,
 };
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
@@ -11,8 +12,8 @@ use std::{fmt, str::FromStr};
 /// Chunks of `interleaved` if no number is given.
 const DEFAULT_CHUNKS: usize = 2;
 
-/// Which schedule; written `gpipe`, `1f1b`, `interleaved:2`, `message-driven`, `message-driven:4`, `zb-h1`
-/// or `zb-v`.
+/// Which schedule; written `gpipe`, `1f1b`, `interleaved:2`, `message-driven`, `message-driven:4`, `zb-h1`,
+/// `zb-v` or `pipedream-2bw`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum ScheduleKind {
@@ -35,6 +36,10 @@ pub enum ScheduleKind {
     ZbH1,
     /// Zero bubble over two chunks of the model per stage, which lead through the stages and back.
     ZbV,
+    /// 1F1B without a flush between steps (PipeDream-2BW), and with other numbers than every other schedule: the gradients of
+    /// a batch are those at the weights of one update before. With w(t) the weights after t updates,
+    /// w(t+1) = w(t) - rate * gradient(batch t, w(t-1)), and w(-1) = w(0).
+    PipeDream2Bw,
 }
 
 impl ScheduleKind {
@@ -57,6 +62,11 @@ impl ScheduleKind {
                 _ => Placement::Wrap,
             },
         }
+    }
+
+    /// Whether the gradients of a batch are those at the weights of one update before, so that two versions are held.
+    pub fn delays_gradients(self) -> bool {
+        self == ScheduleKind::PipeDream2Bw
     }
 
     /// Whether backwards put off the gradients of weights.
@@ -98,8 +108,22 @@ impl ScheduleKind {
             ScheduleKind::MessageDriven { in_flight } => in_flight.unwrap_or(num_stages),
             ScheduleKind::ZbH1 => num_stages,
             ScheduleKind::ZbV => 2 * num_stages,
+            ScheduleKind::PipeDream2Bw => num_stages - stage,
         };
         Ok(bound.min(shape.stages.chunks * num_micro_batches))
+    }
+
+    /// The most micro-batches that each part of the model has between forward and backward at a time.
+    ///
+    /// # Errors
+    /// As [`build`].
+    pub fn in_flight(self, num_stages: usize, num_micro_batches: usize) -> Result<Vec<usize>> {
+        if let ScheduleKind::MessageDriven { .. } = self {
+            // Which of them are in flight depends on messages, their number does not.
+            let most = |stage| self.peak_live(stage, num_stages, num_micro_batches);
+            return (0..num_stages).map(most).collect();
+        }
+        Ok(build(self, num_stages, num_micro_batches)?.in_flight())
     }
 
     /// How long a stage waits in a step, in microseconds, where messages take no time and there are at least as many
@@ -112,6 +136,14 @@ impl ScheduleKind {
         let of_a_hop = match self {
             ScheduleKind::ZbH1 => times.forward_us + times.inputs_us - times.weights_us,
             ScheduleKind::ZbV => times.inputs_us / 2.0,
+            // Of a step after which another one follows.
+            ScheduleKind::PipeDream2Bw => {
+                return if num_stages > 1 {
+                    times.forward_us
+                } else {
+                    0.0
+                };
+            }
             plain => times.total_us() / plain.num_chunks() as f64,
         };
         waits * of_a_hop.max(0.0)
@@ -135,6 +167,10 @@ impl ScheduleKind {
             ScheduleKind::ZbV => {
                 num_micro_batches + 1 >= 2 * num_stages && times.forward_us <= times.inputs_us
             }
+            ScheduleKind::PipeDream2Bw => {
+                num_micro_batches >= num_stages
+                    && times.inputs_us + times.weights_us == 2.0 * times.forward_us
+            }
             ScheduleKind::MessageDriven { .. } => false,
         };
         let chunks = self.num_chunks() as f64;
@@ -147,10 +183,11 @@ impl ScheduleKind {
 /// Makes the schedule of that kind.
 ///
 /// A message-driven run decides as it goes. This returns the schedule that it follows if messages take no time
-/// and a backward takes twice as long as a forward.
+/// and a backward takes twice as long as a forward. Of PipeDream-2BW it returns three steps in a row, whose micro-batches are
+/// counted through.
 ///
 /// # Errors
-/// [`ScheduleError::Invalid`] when a count or the limit in flight is zero, or the product of the counts exceeds
+/// [`ScheduleError::Invalid`] when a count or the limit in flight is zero, as [`pipedream_2bw`](pipedream_2bw()), or the product of the counts exceeds
 /// 4,194,304 passes.
 pub fn build(kind: ScheduleKind, num_stages: usize, num_micro_batches: usize) -> Result<Schedule> {
     match kind {
@@ -171,6 +208,9 @@ pub fn build(kind: ScheduleKind, num_stages: usize, num_micro_batches: usize) ->
         ),
         ScheduleKind::ZbH1 => zb_h1(num_stages, num_micro_batches),
         ScheduleKind::ZbV => zb_v(num_stages, num_micro_batches),
+        ScheduleKind::PipeDream2Bw => {
+            pipedream_2bw(num_stages, num_micro_batches).map(|overlapped| overlapped.steps)
+        }
     }
 }
 
@@ -186,6 +226,7 @@ impl fmt::Display for ScheduleKind {
             } => write!(f, "message-driven:{limit}"),
             ScheduleKind::ZbH1 => f.write_str("zb-h1"),
             ScheduleKind::ZbV => f.write_str("zb-v"),
+            ScheduleKind::PipeDream2Bw => f.write_str("pipedream-2bw"),
         }
     }
 }
@@ -214,6 +255,7 @@ impl FromStr for ScheduleKind {
             ("message-driven", _) => Ok(ScheduleKind::MessageDriven { in_flight: number }),
             ("zb-h1", None) => Ok(ScheduleKind::ZbH1),
             ("zb-v", None) => Ok(ScheduleKind::ZbV),
+            ("pipedream-2bw", None) => Ok(ScheduleKind::PipeDream2Bw),
             _ => Err(wrong()),
         }
     }
@@ -251,6 +293,7 @@ mod tests {
             "message-driven:4",
             "zb-h1",
             "zb-v",
+            "pipedream-2bw",
         ] {
             assert_eq!(name.parse::<ScheduleKind>().unwrap().to_string(), name);
         }

@@ -1,121 +1,114 @@
-//! Cuts the model's layers into stages by cost.
+//! Cuts the items of a model into parts by what they cost: their time, the messages between parts, and memory.
 
-use super::{Result, ScheduleError};
+use super::{Result, ScheduleError, Stages, cuts::Cuts};
 use std::ops::Range;
 
-/// Sums of squares this close count as equal, so that rounding does not decide between equal partitions.
-const EQUAL: f64 = 1e-12;
+/// What a cut is chosen by. Times have any unit that all of them share.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Profile {
+    /// Time of each item for one micro-batch, forward and backward.
+    pub times: Vec<f64>,
+    /// The tensors that items hand to later ones.
+    pub wires: Vec<ProfiledWire>,
+    /// What items take of a device's memory, if that is limited.
+    pub memory: Option<ProfiledMemory>,
+}
+
+/// A tensor that an item hands to later ones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfiledWire {
+    /// The item that makes it.
+    pub from: usize,
+    /// The items that read it.
+    pub to: Vec<usize>,
+    /// Time of its message to another stage, or of its gradient's back.
+    pub time: f64,
+}
+
+/// The memory that items take, in bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfiledMemory {
+    /// Bytes of a device.
+    pub limit: f64,
+    /// Bytes that each item holds all the time: weights, gradients, the optimiser's state.
+    pub held: Vec<f64>,
+    /// Bytes that each item keeps from the forward of a micro-batch to its backward.
+    pub kept: Vec<f64>,
+}
 
 /// Cuts items into contiguous, non-empty ranges whose largest sum is as small as possible.
 ///
-/// The largest sum is exact, not a heuristic. Among the partitions that reach it, the one with the most even
-/// sums is chosen (smallest sum of squares). Among equals, the one with the shortest first range is chosen,
-/// then the shortest second, and so on, because the first stages of a pipeline keep the most activations. The
-/// time is proportional to parts x items^2 at most, and to items^2 for many parts of similar costs.
+/// As [`partition`], where only the items' times count.
 ///
 /// # Errors
-/// [`ScheduleError::Invalid`] when there are no parts, fewer items than parts, or costs that are negative, not finite,
-/// or so large that the square of their sum is not finite.
+/// As [`partition`].
 pub fn balance(costs: &[f64], parts: usize) -> Result<Vec<Range<usize>>> {
+    let profile = Profile {
+        times: costs.to_vec(),
+        ..Profile::default()
+    };
+    partition(&profile, Stages::plain(parts), &[])
+}
+
+/// Cuts items into contiguous, non-empty ranges, one for each part of the model, so that the slowest part takes as little
+/// time as possible and no part needs more memory than its stage has for it.
+///
+/// A part takes the time of its items, and of the messages that it receives: each wire that enters it, unless the part before it is
+/// on its stage, and, once, the gradient of each wire that leaves it, unless the next part is. It needs the memory that its items hold, and what they keep for the most micro-batches that are
+/// `in_flight[part]` at a time; the parts of a stage have equal shares of its memory. `in_flight` is read only if memory is
+/// limited.
+///
+/// The largest time is exact, not a heuristic. Among the partitions that reach it, the one with the most even
+/// times of items is chosen (smallest sum of squares). Among equals, the one with the shortest first range is chosen,
+/// then the shortest second, and so on, because the first stages of a pipeline keep the most activations. The
+/// cost of the search is proportional to parts x items^2 at most, and to items^2 for many parts of similar times.
+///
+/// # Errors
+/// [`ScheduleError::Invalid`] when there are no parts, fewer items than parts, or times that are negative, not finite,
+/// or so large that the square of their sum is not finite; also when no cut fits the memory.
+/// # Source
+/// Narayanan et al., PipeDream (SOSP 2019), section 3.1, without replicated stages.
+pub fn partition(
+    profile: &Profile,
+    stages: Stages,
+    in_flight: &[usize],
+) -> Result<Vec<Range<usize>>> {
     let invalid = |found, needed| {
         Err(ScheduleError::Invalid {
-            operation: "balance",
+            operation: "partition",
             found,
             needed,
         })
     };
-    if parts == 0 || costs.len() < parts {
-        let found = format!("{} items for {parts} parts", costs.len());
-        return invalid(
-            found,
-            "at least 1 part, and at least 1 item for each".to_string(),
-        );
+    let (parts, times) = (stages.num_parts(), &profile.times);
+    if parts == 0 || times.len() < parts {
+        let found = format!("{} items for {parts} parts", times.len());
+        let needed = "at least 1 part, and at least 1 item for each";
+        return invalid(found, needed.to_string());
     }
-    let sound = |cost: &f64| cost.is_finite() && *cost >= 0.0;
-    if let Some(index) = costs.iter().position(|cost| !sound(cost)) {
-        return invalid(
-            format!("cost {} of item {index}", costs[index]),
-            "finite costs from 0".to_string(),
-        );
+    let sound = |time: &f64| time.is_finite() && *time >= 0.0;
+    if let Some(index) = times.iter().position(|time| !sound(time)) {
+        let found = format!("cost {} of item {index}", times[index]);
+        return invalid(found, "finite costs from 0".to_string());
     }
-    let total: f64 = costs.iter().sum();
+    if let Some(wire) = profile.wires.iter().find(|wire| !sound(&wire.time)) {
+        let found = format!("cost {} of a wire from item {}", wire.time, wire.from);
+        return invalid(found, "finite costs from 0".to_string());
+    }
+    let on_wires = |wire: &ProfiledWire| wire.time * wire.to.len() as f64;
+    let total = times.iter().sum::<f64>() + profile.wires.iter().map(on_wires).sum::<f64>();
     if !(total * total).is_finite() {
-        return invalid(
-            format!("costs of {total} in all"),
-            "a sum whose square is finite".to_string(),
-        );
+        let found = format!("costs of {total} in all");
+        return invalid(found, "a sum whose square is finite".to_string());
     }
-    let largest = Cuts::find(costs, parts, 0.0, |sum, rest: f64| sum.max(rest)).value();
-    let even = |sum: f64, rest: f64| {
-        if sum <= largest {
-            sum * sum + rest
-        } else {
-            f64::INFINITY
+    let cuts = Cuts::new(profile, stages, in_flight);
+    match (cuts.best(), &profile.memory) {
+        (Some(ranges), _) => Ok(ranges),
+        (None, memory) => {
+            let limit = memory.as_ref().map_or(0.0, |memory| memory.limit);
+            let found = format!("no cut into {parts} parts that fits");
+            invalid(found, format!("more memory than {limit} bytes per stage"))
         }
-    };
-    Ok(Cuts::find(costs, parts, EQUAL, even).ranges())
-}
-
-/// The best cuts of every tail of the items into every number of parts.
-struct Cuts {
-    /// `value[parts][start]` and the end of the first range that gives it; parts from 0.
-    table: Vec<Vec<(f64, usize)>>,
-}
-
-impl Cuts {
-    /// Minimises a value built from the back: `join(sum of the first range, value of the rest)`. A longer first
-    /// range is chosen only if it is better by more than `tolerance` of the value.
-    fn find(costs: &[f64], parts: usize, tolerance: f64, join: impl Fn(f64, f64) -> f64) -> Cuts {
-        let num_items = costs.len();
-        let mut nothing = vec![(f64::INFINITY, num_items); num_items + 1];
-        nothing[num_items].0 = 0.0;
-        let mut table = vec![nothing];
-        for part in 0..parts {
-            let rest = &table[part];
-            let row = (0..=num_items)
-                .map(|start| Cuts::first_range(costs, start, rest, tolerance, &join))
-                .collect();
-            table.push(row);
-        }
-        Cuts { table }
-    }
-
-    /// The best first range from `start`: the shortest among those that are equally good.
-    fn first_range(
-        costs: &[f64],
-        start: usize,
-        rest: &[(f64, usize)],
-        tolerance: f64,
-        join: &impl Fn(f64, f64) -> f64,
-    ) -> (f64, usize) {
-        let mut best = (f64::INFINITY, costs.len());
-        let mut sum = 0.0;
-        for end in start + 1..=costs.len() {
-            sum += costs[end - 1];
-            // A longer range only costs more.
-            if join(sum, 0.0) >= best.0 {
-                break;
-            }
-            let value = join(sum, rest[end].0);
-            if value < best.0 * (1.0 - tolerance) {
-                best = (value, end);
-            }
-        }
-        best
-    }
-
-    fn value(&self) -> f64 {
-        self.table[self.table.len() - 1][0].0
-    }
-
-    fn ranges(&self) -> Vec<Range<usize>> {
-        let mut start = 0;
-        let cut = |row: &Vec<(f64, usize)>| {
-            let range = start..row[start].1;
-            start = range.end;
-            range
-        };
-        self.table.iter().skip(1).rev().map(cut).collect()
     }
 }
 
@@ -152,13 +145,13 @@ mod tests {
         let text = balance(&[1.0; 3], 4).unwrap_err().to_string();
         assert_eq!(
             text,
-            "balance: 3 items for 4 parts, needed at least 1 part, and at least 1 item for each"
+            "partition: 3 items for 4 parts, needed at least 1 part, and at least 1 item for each"
         );
         assert!(balance(&[1.0], 0).is_err());
         let text = balance(&[1.0, f64::NAN], 1).unwrap_err().to_string();
         assert_eq!(
             text,
-            "balance: cost NaN of item 1, needed finite costs from 0"
+            "partition: cost NaN of item 1, needed finite costs from 0"
         );
     }
 }

@@ -114,6 +114,26 @@ impl Schedule {
         }
     }
 
+    /// The most micro-batches that each part has between forward and backward at a time.
+    pub(super) fn in_flight(&self) -> Vec<usize> {
+        let stages = self.arrangement();
+        let most = |part: usize| {
+            let at = stages.location(part);
+            let (mut live, mut most) = (0_usize, 0);
+            let list = self.stages[at.stage].iter();
+            for action in list.filter(|action| action.chunk() == at.chunk) {
+                match (*action, self.splits_backward) {
+                    (Action::Forward { .. }, _) => live += 1,
+                    (Action::Backward { .. }, false) | (Action::Weights { .. }, _) => live -= 1,
+                    _ => {}
+                }
+                most = most.max(live);
+            }
+            most
+        };
+        (0..stages.num_parts()).map(most).collect()
+    }
+
     /// The counts, if they are valid for a schedule.
     pub(super) fn shape(&self, operation: &'static str) -> Result<Shape> {
         Shape::new(operation, self.arrangement(), self.num_micro_batches)

@@ -186,7 +186,9 @@ mod tests {
         ));
         let error = detect("a.bin", None).unwrap_err().to_string();
         assert!(
-            error.ends_with("a.bin may hold u16 or u32 tokens: set the token type"),
+            error.ends_with(
+                "a.bin may hold u16 or u32 tokens, needs data.token_type = \"u16\" or \"u32\""
+            ),
             "{error}"
         );
         let found = Source::detect(folder.path(), &["rs".into()], None).unwrap();

@@ -106,6 +106,14 @@ impl Tokenizer {
         }
     }
 
+    /// The token that ends a document, if the tokenizer has one.
+    pub fn document_end(&self) -> Option<u32> {
+        match &self.0 {
+            TokenizerKind::Json(json) => json.document_end,
+            _ => None,
+        }
+    }
+
     /// The name in reports: `bytes`, `characters`, `ids` or the name of its file.
     pub fn name(&self) -> &str {
         match &self.0 {

@@ -2,12 +2,15 @@
 
 use super::{
     Sizes,
-    case::{Case, Operands},
+    case::{Case, Maker, Operands},
 };
 use std::collections::BTreeSet;
-use tensor::ops::{
-    self,
-    attention::{AttentionShape, Saved},
+use tensor::{
+    Tensor,
+    ops::{
+        self,
+        attention::{AttentionShape, Saved},
+    },
 };
 
 const FAMILY: &str = "attention";
@@ -37,13 +40,31 @@ fn shape_of(sizes: Sizes, head_size: usize) -> AttentionShape {
 }
 
 // Two GEMMs, queries with keys and weights with values, at 2 flop per pair of tokens that meet and element of a head.
-fn forward_flop(shape: &AttentionShape) -> f64 {
-    2.0 * 2.0 * shape.pairs() * (shape.sequences * shape.heads * shape.head_size) as f64
+fn forward_flop(sizes: Sizes, shape: &AttentionShape) -> f64 {
+    let document = sizes.document.unwrap_or(sizes.context).min(sizes.context);
+    let pairs_of = |tokens: usize| {
+        let heads = [shape.heads, shape.kv_heads, shape.head_size];
+        AttentionShape::causal(1, tokens, heads).pairs()
+    };
+    let (documents, rest) = (sizes.context / document, sizes.context % document);
+    let pairs = documents as f64 * pairs_of(document) + pairs_of(rest);
+    2.0 * 2.0 * pairs * (shape.sequences * shape.heads * shape.head_size) as f64
 }
 
 // Five GEMMs: the scores again, and the gradients of weights, queries, keys and values.
-fn backward_flop(shape: &AttentionShape) -> f64 {
-    2.5 * forward_flop(shape)
+fn backward_flop(sizes: Sizes, shape: &AttentionShape) -> f64 {
+    2.5 * forward_flop(sizes, shape)
+}
+
+// Where the documents of all sequences start, if attention is to stay within documents.
+fn documents(sizes: Sizes, maker: &Maker<'_>) -> train::Result<Option<Tensor>> {
+    let Some(document) = sizes.document else {
+        return Ok(None);
+    };
+    let start = |token: usize| (token % sizes.context / document * document) as u32;
+    let starts: Vec<u32> = (0..sizes.tokens).map(start).collect();
+    let tensor = Tensor::from_slice(maker.device, &[sizes.tokens], &starts)?;
+    Ok(Some(tensor))
 }
 
 fn forward(sizes: Sizes, head_size: usize) -> Case {
@@ -53,15 +74,17 @@ fn forward(sizes: Sizes, head_size: usize) -> Case {
         FAMILY,
         move |maker| {
             let like = || maker.random(&sizes.stream());
-            Ok(Operands::read([like()?, like()?, like()?]))
+            let mut read = vec![like()?, like()?, like()?];
+            read.extend(documents(sizes, maker)?);
+            Ok(Operands::read(read))
         },
         move |operands| {
             let [q, k, v] = [0, 1, 2].map(|index| &operands.read[index]);
-            let (out, log_sum_exp) = ops::attention(shape, q, k, v)?;
+            let (out, log_sum_exp) = ops::attention(shape, q, k, v, operands.read.get(3))?;
             Ok(vec![out, log_sum_exp])
         },
     );
-    case.with_flop(forward_flop(&shape))
+    case.with_flop(forward_flop(sizes, &shape))
 }
 
 fn backward(sizes: Sizes, head_size: usize) -> Case {
@@ -72,8 +95,11 @@ fn backward(sizes: Sizes, head_size: usize) -> Case {
         move |maker| {
             let like = || maker.random(&sizes.stream());
             let [q, k, v] = [like()?, like()?, like()?];
-            let (out, log_sum_exp) = ops::attention(shape, &q, &k, &v)?;
-            Ok(Operands::read([q, k, v, out, log_sum_exp, like()?]))
+            let documents = documents(sizes, maker)?;
+            let (out, log_sum_exp) = ops::attention(shape, &q, &k, &v, documents.as_ref())?;
+            let mut read = vec![q, k, v, out, log_sum_exp, like()?];
+            read.extend(documents);
+            Ok(Operands::read(read))
         },
         move |operands| {
             let [q, k, v, out, log_sum_exp] =
@@ -84,11 +110,12 @@ fn backward(sizes: Sizes, head_size: usize) -> Case {
                 v,
                 out,
                 log_sum_exp,
+                documents: operands.read.get(6).cloned(),
             };
             Ok(ops::attention_backward(shape, &saved, &operands.read[5])?.into())
         },
     );
-    case.with_flop(backward_flop(&shape))
+    case.with_flop(backward_flop(sizes, &shape))
 }
 
 #[cfg(test)]
@@ -100,17 +127,29 @@ mod tests {
         hidden: 2048,
         heads: 16,
         context: 2048,
+        document: None,
         vocabulary: 51200,
     };
 
     #[test]
     fn heads_of_any_size_have_the_same_flop() {
-        let flop = |size: usize| forward_flop(&shape_of(SIZES, size));
+        let flop = |size: usize| forward_flop(SIZES, &shape_of(SIZES, size));
         assert_eq!(flop(64), 4.0 * 4.0 * 2048.0 * 2049.0 / 2.0 * 2048.0);
         assert_eq!(
-            (flop(128), backward_flop(&shape_of(SIZES, 128))),
+            (flop(128), backward_flop(SIZES, &shape_of(SIZES, 128))),
             (flop(64), 2.5 * flop(64))
         );
+    }
+
+    #[test]
+    fn documents_have_the_flop_of_their_pairs_alone() {
+        let sizes = Sizes {
+            document: Some(600),
+            ..SIZES
+        };
+        let pairs = 3.0 * 600.0 * 601.0 / 2.0 + 248.0 * 249.0 / 2.0;
+        let flop = forward_flop(sizes, &shape_of(sizes, 64));
+        assert_eq!(flop, 4.0 * 4.0 * pairs * 2048.0);
     }
 
     #[test]

@@ -64,6 +64,9 @@ struct Sizes {
     /// Tokens per sequence
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = count::<MOST_SIZE>)]
     context: usize,
+    /// Tokens per document, within which attention stays; defaults to whole sequences
+    #[arg(long, value_name = "N", value_parser = count::<MOST_SIZE>)]
+    document: Option<usize>,
     /// Vocabulary size
     #[arg(long, value_name = "N", default_value_t = 8192, value_parser = count::<MOST_SIZE>)]
     vocabulary: usize,

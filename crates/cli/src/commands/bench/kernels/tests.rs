@@ -6,6 +6,7 @@ const SIZES: Sizes = Sizes {
     hidden: 32,
     heads: 2,
     context: 16,
+    document: Some(3),
     vocabulary: 40,
 };
 
@@ -181,8 +182,9 @@ fn each_operand_moves_once_and_an_updated_one_twice() {
             "adamw",
             4 * weights + 3 * 2 * (4 * weights) + 2 * weights + 2 * 8,
         ),
-        ("attention 16", 4 * stream + 4 * tokens * 2),
-        ("attention 16 backward", 8 * stream + 4 * tokens * 2),
+        // With the start of each token's document.
+        ("attention 16", 4 * stream + 4 * tokens * 2 + ids),
+        ("attention 16 backward", 8 * stream + 4 * tokens * 2 + ids),
     ] {
         assert_eq!(bytes(name), expected, "{name}");
     }

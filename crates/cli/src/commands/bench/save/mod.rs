@@ -2,9 +2,10 @@
 //!
 //! Everything is measured with one rank per core at work, because that is the load of a job. The measurements
 //! are GEMMs of many shapes ([`gemms`]); kernels and attention inside a training step ([`kernels`]);
-//! collectives of groups of every kind with their siblings active (`links`); and the extra cost of these
+//! collectives of groups of every kind with their siblings active (`links`); files ([`files`]); and the extra cost of these
 //! collectives in a training step whose ranks leave no core idle (`lateness`).
 
+mod files;
 mod gemms;
 mod kernels;
 mod lateness;
@@ -39,6 +40,8 @@ pub(crate) fn save(registry: &Registry, path: &Path) -> Outcome {
     output::note("collectives and messages: done");
     kernels::measure(registry, driver, cores, &mut machine)?;
     output::note("kernels: done");
+    files::measure(cores, &mut machine)?;
+    output::note("files: done");
     lateness::measure(registry, driver, cores, &mut machine)?;
     output::note("collectives in training steps: done");
     super::file::write(path, &machine)?;

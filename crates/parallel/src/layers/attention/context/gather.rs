@@ -4,6 +4,7 @@
 //! masks of any kind stay simple.
 
 use crate::{DTensor, counters::Subject, layers::spread::Spread};
+use std::ops::Range;
 use tensor::{
     Result, Tensor, Var,
     ops::{
@@ -17,7 +18,10 @@ use tensor::{
 pub(super) fn attention(
     (shape, spread): (AttentionShape, &Spread),
     [q, k, v]: [&DTensor; 3],
+    documents: Option<&Tensor>,
 ) -> Result<Var> {
+    let documents = documents.map(|starts| spread.cut_tokens(q.context(), starts));
+    let documents = documents.transpose()?;
     let (context, spread) = (q.context().clone(), spread.clone());
     let gather = move |held: &Tensor, spread: &Spread| {
         let compute = context.device().compute();
@@ -41,7 +45,9 @@ pub(super) fn attention(
     let mut sums = Vec::new();
     for (held, shape) in &pieces {
         let own = queries.rows(held.start, held.len())?;
-        let (of_chunk, log_sum_exp) = ops::attention(*shape, &own, &keys, &values)?;
+        let starts = rows_of(&documents, held)?;
+        let (of_chunk, log_sum_exp) =
+            ops::attention(*shape, &own, &keys, &values, starts.as_ref())?;
         ops::copy(&of_chunk, &out.rows(held.start, held.len())?)?;
         sums.push(log_sum_exp);
     }
@@ -73,6 +79,7 @@ pub(super) fn attention(
                     v: values.clone(),
                     out: of_chunk(&of_out)?,
                     log_sum_exp,
+                    documents: rows_of(&documents, &held)?,
                 };
                 let d_out = of_chunk(&d_out)?;
                 let [of_queries, d_k, d_v] = ops::attention_backward(shape, &saved, &d_out)?;
@@ -94,4 +101,12 @@ pub(super) fn attention(
             Ok(gradients)
         },
     ))
+}
+
+// The documents of a chunk, of all its rows.
+fn rows_of(documents: &Option<Tensor>, held: &Range<usize>) -> Result<Option<Tensor>> {
+    let starts = documents.as_ref();
+    starts
+        .map(|starts| starts.rows(held.start, held.len()))
+        .transpose()
 }

@@ -1,15 +1,17 @@
 //! Attention where Context cuts the sequences: a rank has some of the queries, and needs the keys and values before them.
 //!
-//! [`gather`] brings all keys and values to every rank, and [`heads`] exchanges tokens for heads. Either computes what one
-//! rank computes for each query, and equally much on every rank, because of how the sequences are cut.
+//! [`gather`] brings all keys and values to every rank, [`heads`] exchanges tokens for heads, and [`ring`] passes keys and
+//! values from rank to rank. Each computes equally much on every rank, because of how the sequences are cut. The first two
+//! compute what one rank computes for each query; a ring adds the same in another order.
 
 mod gather;
 mod heads;
+mod ring;
 
 use super::{AttentionOptions, DTensor};
 use crate::{ContextAttention, layers::spread::Spread};
 use grid::Axis;
-use tensor::{Result, ops::attention::AttentionShape};
+use tensor::{Result, Tensor, ops::attention::AttentionShape};
 
 /// How Context cuts the sequences of `x`, if attention over `tokens` tokens and rotary positions work on this rank's tokens;
 /// `None` if they need all, as where sums are those of one rank.
@@ -28,11 +30,27 @@ pub(super) fn attention(
     options: &AttentionOptions,
     (shape, spread): (AttentionShape, &Spread),
     inputs: [&DTensor; 3],
+    documents: Option<&Tensor>,
 ) -> Result<DTensor> {
     let [q, ..] = inputs;
-    let var = match q.context().settings().context_attention {
-        ContextAttention::Gather => gather::attention((shape, spread), inputs)?,
-        ContextAttention::Heads => heads::attention(&options.name, (shape, spread), inputs)?,
+    let context = q.context();
+    let ranks = context.degree(Axis::Context);
+    let way = context.settings().context_attention;
+    let exchange = way.exchange(ranks);
+    heads::check(&options.name, context, &shape, exchange)?;
+    // All-to-alls have equal parts.
+    let equal = shape.queries.is_multiple_of(2 * ranks);
+    let vars = inputs.map(DTensor::held_var);
+    let var = match way {
+        ContextAttention::Heads | ContextAttention::Ring { .. } if exchange > 1 && equal => {
+            heads::attention(context, (shape, spread), exchange, vars, documents)?
+        }
+        ContextAttention::Ring { .. } => {
+            ring::attention(context, (shape, spread), 1, vars, documents)?
+        }
+        ContextAttention::Gather | ContextAttention::Heads => {
+            gather::attention((shape, spread), inputs, documents)?
+        }
     };
     let place = (q.features(), Some(Axis::X));
     DTensor::spread_over(q.pass(), var, place, spread.clone())

@@ -1,22 +1,12 @@
-use super::*;
+use super::{Broken, places};
+use crate::*;
 use hal::{Error, Result};
 use std::{
     collections::BTreeMap,
-    io,
-    path::Path,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::AtomicUsize},
 };
 
 const SIZES: [usize; 5] = [100, 100, 40, 1, 100];
-
-fn places() -> [Place; 2] {
-    let folder = std::env::temp_dir();
-    let disk = Arc::new(FileSystem);
-    [Place::Host, Place::Files { disk, folder }]
-}
 
 fn store(place: Place) -> Result<Store> {
     let mut store = Store::new("rank 3", place);
@@ -135,50 +125,6 @@ fn the_host_holds_a_fixed_number_of_buffers() {
     for _ in 0..3 {
         files.walk(&[0, 1, 2, 3, 4], &mut Adds::default()).unwrap();
         assert_eq!(files.host_bytes(), 500);
-    }
-}
-
-/// A disk in memory, with so much room, that is gone after so many writes.
-#[derive(Clone, Debug, Default)]
-struct Broken {
-    bytes: Arc<Mutex<Vec<u8>>>,
-    room: u64,
-    // Writes that are done; later ones fail.
-    writes: Arc<AtomicUsize>,
-}
-
-impl Disk for Broken {
-    fn create(&self, _: &Path) -> io::Result<Box<dyn Scratch>> {
-        Ok(Box::new(self.clone()))
-    }
-}
-
-impl Scratch for Broken {
-    fn reserve(&self, bytes: u64) -> io::Result<()> {
-        if bytes > self.room {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.bytes.lock().unwrap().resize(bytes as usize, 0);
-        Ok(())
-    }
-
-    fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        let all = self.bytes.lock().unwrap();
-        bytes.copy_from_slice(&all[offset as usize..][..bytes.len()]);
-        Ok(())
-    }
-
-    fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        if self
-            .writes
-            .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1))
-            .is_err()
-        {
-            return Err(io::Error::other("the disk is gone"));
-        }
-        let mut all = self.bytes.lock().unwrap();
-        all[offset as usize..][..bytes.len()].copy_from_slice(bytes);
-        Ok(())
     }
 }
 

@@ -1,0 +1,123 @@
+//! The memory of kept keys and values.
+
+use super::{Keys, Sampling, config, device, pipeline};
+use bootstrap::local::{Options, run};
+use parallel::cache::BLOCK_TOKENS;
+use tensor::MemoryKind;
+use train::{
+    data::Tokenizer,
+    generate::{Generator, GeneratorOptions, Request, text},
+};
+
+fn request(prompt: usize, tokens: usize) -> Request {
+    Request {
+        prompt: vec![3; prompt],
+        tokens,
+        sampling: Sampling::greedy(),
+        ..Request::default()
+    }
+}
+
+#[test]
+fn memory_grows_by_blocks_and_returns() {
+    let edits = [
+        "model.context = 200",
+        "model.hidden = 64",
+        "training.precision = \"bf16\"",
+        "parallel.grid = \"x=2,pipeline=2\"",
+    ];
+    let ends = run(Options::new(4), move |world| {
+        let config = config(&edits);
+        let device = device(&config, world.rank())?;
+        let context = config.context(&world, &device)?;
+        let pipeline = pipeline(&context, &config, Keys::Kept)?;
+        let text = text(&config)?;
+        let tokenizer = Tokenizer::ids(text.vocabulary);
+        let options = GeneratorOptions {
+            sequences: 2,
+            prefill: 100,
+            kept_tokens: 256,
+        };
+        let mut generator = Generator::new(&pipeline, text, &tokenizer, options)?;
+        let held = || device.memory_use().of(MemoryKind::KeysValues).in_use;
+        let in_use = device.memory_use().in_use;
+        // Keys and values of half of the heads, in two bytes each, of the layers of this stage: attention is in segments 1, 3, 5.
+        let segments = pipeline.cut().segments(context.index(grid::Axis::Pipeline));
+        let layers = segments
+            .filter(|segment| [1, 3, 5].contains(segment))
+            .count();
+        let block = layers * 2 * BLOCK_TOKENS * 64 / 2 * 2;
+        let mut seen = Vec::new();
+        generator.add(request(10, 57))?;
+        // 150 + 90 - 1 tokens need four blocks, but the window never holds more than 200, which are as many.
+        generator.add(request(150, 90))?;
+        // This one has to wait, because the two others may need five blocks of four.
+        generator.add(request(1, 2))?;
+        while !generator.is_idle() {
+            generator.step()?;
+            // A block of memory that is reused may be larger by an eighth.
+            seen.push(held() / block);
+            assert!(held() <= seen[seen.len() - 1] * block * 9 / 8);
+        }
+        assert_eq!(held(), 0);
+        assert_eq!(
+            device.memory_use().in_use,
+            in_use,
+            "all other memory returns too"
+        );
+        let id = generator.add(request(20, 5))?;
+        generator.step()?;
+        assert_eq!(held(), block);
+        assert!(generator.cancel(id) && !generator.cancel(id));
+        assert_eq!(held(), 0);
+        Ok::<_, train::Error>((layers, seen))
+    });
+    let ends = ends.unwrap_or_else(|failure| panic!("{}", failure.report()));
+    assert_eq!(ends.iter().map(|end| end.0).sum::<usize>(), 2 * 3);
+    for (_, seen) in &ends {
+        assert_eq!(seen, &ends[0].1);
+    }
+    let seen = &ends[0].1;
+    // The first request runs alone: 10 + 55 tokens are kept before the last one.
+    assert_eq!(seen[..57], [vec![1; 55], vec![2, 0]].concat()[..]);
+    // Then the second and third: 100 tokens of the prompt, then all, then new ones, until the third has its two tokens.
+    assert_eq!(seen[57..60], [2, 3, 3]);
+    assert_eq!(*seen.iter().max().unwrap(), 4);
+}
+
+#[test]
+fn keys_that_exceed_the_device_are_an_error_with_the_numbers_and_a_later_step_goes_on() {
+    let end = run(Options::new(1), |world| {
+        let mut config = config(&["model.context = 512", "model.hidden = 64"]);
+        config.device.memory_limit = Some(1600 << 10);
+        let device = device(&config, 0)?;
+        let context = config.context(&world, &device)?;
+        let pipeline = pipeline(&context, &config, Keys::Kept)?;
+        let text = text(&config)?;
+        let tokenizer = Tokenizer::ids(text.vocabulary);
+        let mut generator = Generator::new(&pipeline, text, &tokenizer, Default::default())?;
+        let ids: Vec<_> = (0..6).map(|_| generator.add(request(60, 300))).collect();
+        let error = loop {
+            match generator.step() {
+                Ok(_) => {}
+                Err(error) => break error.to_string(),
+            }
+        };
+        for id in ids.into_iter().skip(1) {
+            generator.cancel(id?);
+        }
+        let mut tokens = 0;
+        while !generator.is_idle() {
+            tokens += generator.step()?.len();
+        }
+        Ok::<_, train::Error>((error, tokens))
+    });
+    let (error, tokens) = end
+        .unwrap_or_else(|failure| panic!("{}", failure.report()))
+        .remove(0);
+    assert!(
+        error.contains("memory") && error.contains("keys and values"),
+        "{error}"
+    );
+    assert!(tokens > 100, "{tokens} tokens after the error");
+}

@@ -1,0 +1,117 @@
+//! Kept keys against complete windows.
+
+use super::{Answer, GeneratorOptions, Keys, LLAMA, answers, config, in_pieces, requests};
+use grid::{Degrees, factorisations};
+
+/// Ranks of the largest grids: 8 if this is set, otherwise 4.
+const ALL_GRIDS: &str = "FASCICLE_TEST_ALL_GRIDS";
+
+fn grids() -> Vec<Degrees> {
+    let sizes: &[usize] = match std::env::var_os(ALL_GRIDS) {
+        Some(_) => &[1, 2, 4, 8],
+        None => &[1, 2, 4],
+    };
+    let all = sizes.iter().flat_map(|ranks| factorisations(*ranks));
+    all.filter(|grid| grid.data == 1 && grid.context == 1)
+        .collect()
+}
+
+fn kept_and_recomputed(edits: &[&str], grid: &Degrees) -> Vec<Answer> {
+    let mut config = config(edits);
+    config.parallel.grid = *grid;
+    let kept = answers(&config, Keys::Kept, &in_pieces(), &requests());
+    let recomputed = answers(
+        &config,
+        Keys::Recomputed,
+        &GeneratorOptions::default(),
+        &requests(),
+    );
+    assert_eq!(kept, recomputed, "{edits:?} on {grid:?}");
+    for (answer, (_, request)) in kept.iter().zip(requests()) {
+        assert_eq!(answer.tokens.len(), request.tokens);
+        assert_eq!(answer.finish, Some("length"));
+    }
+    kept
+}
+
+fn tokens(answers: &[Answer]) -> Vec<Vec<u32>> {
+    answers.iter().map(|answer| answer.tokens.clone()).collect()
+}
+
+fn on_every_grid(edits: &[&str]) {
+    let serial = kept_and_recomputed(edits, &Degrees::default());
+    // A model that answers everything alike would prove nothing.
+    let distinct: std::collections::HashSet<u32> = tokens(&serial).concat().into_iter().collect();
+    assert!(distinct.len() > 8, "{serial:?}");
+    for grid in grids() {
+        let found = kept_and_recomputed(edits, &grid);
+        assert_eq!(tokens(&found), tokens(&serial), "{edits:?} on {grid:?}");
+    }
+}
+
+#[test]
+fn a_gpt2_on_every_grid() {
+    on_every_grid(&["training.precision = \"f32\""]);
+}
+
+#[test]
+fn a_llama_on_every_grid() {
+    on_every_grid(&[&LLAMA[..], &["training.precision = \"f32\""]].concat());
+}
+
+// The bits of every grid, so that rounding to bf16 does not choose other tokens than on one rank.
+const BF16: [&str; 2] = [
+    "training.precision = \"bf16\"",
+    "training.reproducible = \"grid\"",
+];
+
+#[test]
+fn a_gpt2_in_bf16_on_every_grid() {
+    on_every_grid(&BF16);
+}
+
+#[test]
+fn a_llama_in_bf16_on_every_grid() {
+    on_every_grid(&[&LLAMA[..], &BF16].concat());
+}
+
+#[test]
+fn sums_of_one_run_in_bf16_on_some_grids() {
+    for grid in ["x=1", "x=2,pipeline=2", "y=2,z=2"] {
+        kept_and_recomputed(&["training.precision = \"bf16\""], &grid.parse().unwrap());
+    }
+}
+
+#[test]
+fn replicas_and_ranks_of_context_have_the_same_sequences() {
+    for grid in [
+        "data=2",
+        "context=2",
+        "x=2,context=2",
+        "context=2,pipeline=2",
+    ] {
+        kept_and_recomputed(&[], &grid.parse().unwrap());
+    }
+}
+
+#[test]
+fn vectors_that_are_spread_over_x() {
+    let spread = ["parallel.sequence_parallel = true"];
+    for grid in ["x=2", "x=2,pipeline=2", "x=2,y=2"] {
+        kept_and_recomputed(&spread, &grid.parse().unwrap());
+    }
+}
+
+#[test]
+fn documents_in_the_window() {
+    let end = "model.document_end = 3";
+    for edits in [&[end][..], &[&LLAMA[..], &[end]].concat()] {
+        let with = kept_and_recomputed(edits, &"x=2,pipeline=2".parse().unwrap());
+        let without = kept_and_recomputed(&edits[..edits.len() - 1], &Degrees::default());
+        assert_ne!(
+            tokens(&with),
+            tokens(&without),
+            "two prompts have a token 3"
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! Memory beyond the device: the same bits as on it, and the memory of a formula.
+
+mod activations;
+mod optimiser;
+
+use bootstrap::local::{Options, run};
+use fascicle_families::families;
+use std::{ops::Range, path::Path};
+use tensor::MemoryKind;
+use train::{
+    Config, PeakMemory,
+    checkpoint::{Reader, digest},
+    trainer::scalars,
+};
+
+const CONFIG: &str = r#"
+    [model]
+    layers = 3
+    hidden = 40
+    heads = 4
+    context = 16
+    vocabulary = 131
+    [training]
+    batch = 8
+    clip_norm = 0.5
+    learning_rate = 0.01
+    warmup_steps = 1
+    [parallel]
+    grid = "x=1"
+"#;
+
+/// What a run leaves behind.
+#[derive(Debug)]
+struct Ended {
+    losses: Vec<u64>,
+    sha256: String,
+    /// Of the steps.
+    peak: PeakMemory,
+    /// The most that activations held in a step, on the rank where that is most.
+    activations: usize,
+    /// Of all, from the initial values to the checkpoint.
+    largest: usize,
+}
+
+fn config(edits: &[&str]) -> Config {
+    let mut config: toml::Table = CONFIG.parse().unwrap();
+    for edit in edits {
+        let (key, value) = edit.split_once('=').unwrap();
+        let (table, key) = key.trim().split_once('.').unwrap();
+        let value: toml::Table = format!("value = {value}").parse().unwrap();
+        let table = config.entry(table).or_insert(toml::Table::new().into());
+        table
+            .as_table_mut()
+            .unwrap()
+            .insert(key.into(), value["value"].clone());
+    }
+    let config = Config::parse(&config.to_string(), &families()).unwrap();
+    config.check().unwrap();
+    config
+}
+
+/// Runs these steps, after loading the checkpoint in `from`, and leaves one in `to`.
+fn train(
+    config: &Config,
+    steps: Range<u64>,
+    from: Option<&Path>,
+    to: &Path,
+) -> Result<Ended, String> {
+    let (config, from, out) = (config.clone(), from.map(Path::to_owned), to.to_owned());
+    let ranks = config.grid().unwrap().world_size();
+    let ranks = run(Options::new(ranks), move |world| {
+        let options = hal::OpenOptions {
+            ordinal: world.rank(),
+            settings: config.device_settings(),
+            ..Default::default()
+        };
+        let device = tensor::Device::new((cpu::driver().open)(options)?)?;
+        let context = config.context(&world, &device)?;
+        let mut trainer = config.trainer(&context)?;
+        if let Some(from) = &from {
+            trainer.resume(from)?;
+        }
+        let before = device.memory_use().peak;
+        device.reset_peak_memory();
+        let mut losses = Vec::new();
+        for step in steps.clone() {
+            let rows = |rows: Range<usize>| {
+                let tokens = |shift: usize| {
+                    let all = rows
+                        .clone()
+                        .flat_map(|row| (0..16).map(move |at| (row, at)));
+                    let token =
+                        move |(row, at)| (row * 7 + (at + shift) * 3 + step as usize * 5) % 131;
+                    all.map(|place| token(place) as u32).collect()
+                };
+                let (inputs, targets) = (tokens(0), tokens(1));
+                Ok(train::data::Batch { inputs, targets }.into_rows(16))
+            };
+            let batch = trainer.batch_of(step, rows)?;
+            losses.push(trainer.step(&batch)?.loss.to_bits());
+        }
+        let peak = PeakMemory::of_all(&world, &device, 0)?;
+        let activations = device.memory_use().of(MemoryKind::Activations).peak;
+        trainer.save(&out)?;
+        let largest = before.max(device.memory_use().peak);
+        Ok::<_, train::Error>((losses, peak, [activations, largest]))
+    });
+    let ranks = ranks.map_err(|failure| failure.report())?;
+    let newest = Reader::open(to).unwrap();
+    let scalars = scalars(&newest).unwrap();
+    let sha256 = digest(&newest, &scalars).unwrap().digest.to_string();
+    let most = |index: usize| ranks.iter().map(|(.., bytes)| bytes[index]).max();
+    let [activations, largest] = [0, 1].map(|index| most(index).unwrap_or(0));
+    let (losses, peak, _) = ranks[0].clone();
+    Ok(Ended {
+        losses,
+        sha256,
+        peak,
+        activations,
+        largest,
+    })
+}

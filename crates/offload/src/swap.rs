@@ -1,0 +1,216 @@
+//! Runs of bytes that leave for a while and come back once, such as what a backward pass will need.
+
+use crate::{
+    Place,
+    behind::{Behind, Fetched},
+    extents::Extents,
+    store::zeros,
+};
+use hal::Result;
+use std::{collections::BTreeMap, ops::Range};
+
+/// Memory of the host, or a file, for runs of any length. A run moves in pieces, and its place is used again once it is back.
+#[derive(Debug)]
+pub struct Swap {
+    owner: String,
+    piece_bytes: usize,
+    backing: Backing,
+}
+
+#[derive(Debug)]
+enum Backing {
+    // Buffers of earlier runs by their length: every step parks runs of the same lengths.
+    Memory(BTreeMap<usize, Vec<Vec<u8>>>),
+    File(Behind),
+    // Where no values are stored, one buffer stands for all pieces; places are those of a file.
+    Nowhere(Vec<u8>, Extents),
+}
+
+/// A run that is away. It comes back once, or is [discarded](Swap::discard).
+#[derive(Debug)]
+pub struct Parked {
+    bytes: usize,
+    pieces: Pieces,
+}
+
+#[derive(Debug)]
+enum Pieces {
+    Memory(Vec<Vec<u8>>),
+    File(Vec<FilePiece>),
+    Nowhere(Vec<usize>),
+}
+
+#[derive(Debug)]
+struct FilePiece {
+    number: usize,
+    fetched: Option<Fetched>,
+}
+
+/// Takes the place of some bytes of a run, and their buffer.
+pub type Fill<'a> = dyn FnMut(Range<usize>, &mut [u8]) -> Result<()> + 'a;
+
+/// Takes the place of some bytes of a run, and the bytes.
+pub type Take<'a> = dyn FnMut(Range<usize>, &[u8]) -> Result<()> + 'a;
+
+impl Swap {
+    /// An empty swap whose runs move in pieces of at most `piece_bytes`; `owner` names it in errors.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](hal::Error::Invalid) if its file cannot be made.
+    pub fn new(owner: impl Into<String>, place: &Place, piece_bytes: usize) -> Result<Swap> {
+        let owner = owner.into();
+        let backing = match place {
+            Place::Host => Backing::Memory(BTreeMap::new()),
+            Place::Files { disk, folder } => {
+                Backing::File(Behind::create((&**disk, folder), &owner)?)
+            }
+            Place::Nowhere => Backing::Nowhere(Vec::new(), Extents::default()),
+        };
+        Ok(Swap {
+            owner,
+            piece_bytes: piece_bytes.max(1),
+            backing,
+        })
+    }
+
+    /// Parks a run of this many bytes, which `fill` provides piece by piece. A file is written behind: with as many pieces still
+    /// to be written as there are buffers, this waits for the disk.
+    ///
+    /// # Errors
+    /// Those of `fill`; [`Error::Invalid`](hal::Error::Invalid) if the host or the disk has no room, and if an earlier write has
+    /// failed.
+    pub fn park(&mut self, bytes: usize, fill: &mut Fill<'_>) -> Result<Parked> {
+        let ranges = ranges(bytes, self.piece_bytes);
+        let pieces = match &mut self.backing {
+            Backing::Memory(spare) => {
+                let mut pieces = Vec::with_capacity(ranges.len());
+                for range in ranges {
+                    let known = spare.get_mut(&range.len()).and_then(Vec::pop);
+                    let mut piece = known.map_or_else(|| zeros(&self.owner, range.len()), Ok)?;
+                    fill(range, &mut piece)?;
+                    pieces.push(piece);
+                }
+                Pieces::Memory(pieces)
+            }
+            Backing::File(file) => {
+                let mut write = |range: Range<usize>| {
+                    let number = file.write(range.len(), |bytes| fill(range, bytes))?;
+                    let fetched = None;
+                    Ok(FilePiece { number, fetched })
+                };
+                Pieces::File(ranges.map(&mut write).collect::<Result<_>>()?)
+            }
+            Backing::Nowhere(any, extents) => {
+                let mut pieces = Vec::with_capacity(ranges.len());
+                for range in ranges {
+                    fill(range.clone(), stand_in(&self.owner, any, range.len())?)?;
+                    pieces.push(extents.take(range.len()));
+                }
+                Pieces::Nowhere(pieces)
+            }
+        };
+        Ok(Parked { bytes, pieces })
+    }
+
+    /// Begins to read a run from its file, if it is in one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](hal::Error::Invalid) if the host has no room for it.
+    pub fn fetch(&mut self, parked: &mut Parked) -> Result<()> {
+        let (Backing::File(file), Pieces::File(pieces)) = (&mut self.backing, &mut parked.pieces)
+        else {
+            return Ok(());
+        };
+        for piece in pieces.iter_mut().filter(|piece| piece.fetched.is_none()) {
+            piece.fetched = Some(file.fetch(piece.number)?);
+        }
+        Ok(())
+    }
+
+    /// Brings a run back: `take` is given its pieces in their order.
+    ///
+    /// # Errors
+    /// Those of `take`; [`Error::Invalid`](hal::Error::Invalid) if the disk fails, for bytes that are not those written, and if
+    /// the host has no room for them.
+    pub fn unpark(&mut self, mut parked: Parked, take: &mut Take<'_>) -> Result<()> {
+        self.fetch(&mut parked)?;
+        let ranges = ranges(parked.bytes, self.piece_bytes);
+        match (&mut self.backing, parked.pieces) {
+            (Backing::Memory(spare), Pieces::Memory(pieces)) => {
+                for (range, piece) in ranges.zip(pieces) {
+                    take(range, &piece)?;
+                    spare.entry(piece.len()).or_default().push(piece);
+                }
+            }
+            (Backing::File(file), Pieces::File(pieces)) => {
+                for (range, piece) in ranges.zip(pieces) {
+                    if let Some(fetched) = piece.fetched {
+                        let bytes = file.fetched(fetched)?;
+                        take(range, &bytes)?;
+                        file.release(piece.number, Some(bytes));
+                    }
+                }
+            }
+            (Backing::Nowhere(any, extents), Pieces::Nowhere(pieces)) => {
+                for (range, piece) in ranges.zip(pieces) {
+                    take(range.clone(), stand_in(&self.owner, any, range.len())?)?;
+                    extents.release(piece);
+                }
+            }
+            _ => unreachable!("a bug: a run comes back from where it was parked"),
+        }
+        Ok(())
+    }
+
+    /// Forgets a run.
+    pub fn discard(&mut self, parked: Parked) {
+        match (&mut self.backing, parked.pieces) {
+            (Backing::Memory(spare), Pieces::Memory(pieces)) => {
+                for piece in pieces {
+                    spare.entry(piece.len()).or_default().push(piece);
+                }
+            }
+            (Backing::File(file), Pieces::File(pieces)) => {
+                for piece in pieces {
+                    file.release(piece.number, None);
+                }
+            }
+            (Backing::Nowhere(_, extents), Pieces::Nowhere(pieces)) => {
+                pieces.into_iter().for_each(|piece| extents.release(piece));
+            }
+            _ => unreachable!("a bug: a run is discarded where it was parked"),
+        }
+    }
+
+    /// Takes the space for a file of this many bytes. Without a file, nothing is done.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](hal::Error::Invalid) if the disk has no room for it.
+    pub fn reserve(&self, bytes: u64) -> Result<()> {
+        match &self.backing {
+            Backing::File(file) => file.reserve(bytes),
+            Backing::Memory(_) | Backing::Nowhere(..) => Ok(()),
+        }
+    }
+
+    /// The length of a file that has had room for everything parked so far. In memory of the host, runs have no places: 0.
+    pub fn file_bytes(&self) -> u64 {
+        match &self.backing {
+            Backing::Memory(_) => 0,
+            Backing::File(file) => file.num_bytes(),
+            Backing::Nowhere(_, extents) => extents.end(),
+        }
+    }
+}
+
+fn ranges(bytes: usize, piece_bytes: usize) -> impl ExactSizeIterator<Item = Range<usize>> {
+    let starts = (0..bytes).step_by(piece_bytes);
+    starts.map(move |start| start..(start + piece_bytes).min(bytes))
+}
+
+fn stand_in<'a>(owner: &str, any: &'a mut Vec<u8>, bytes: usize) -> Result<&'a mut [u8]> {
+    if any.len() < bytes {
+        *any = zeros(owner, bytes)?;
+    }
+    Ok(&mut any[..bytes])
+}

@@ -1,0 +1,148 @@
+//! What one sequence has computed on this rank.
+
+use std::{cell::RefCell, collections::BTreeMap, fmt, rc::Rc};
+use tensor::{Error, MemoryKind, Result, Tensor, ops};
+
+/// Tokens by which the memory of a layer grows. A longer block would waste more at the end of each sequence, and a shorter one
+/// copies more often: with this one, growth moves 1/32 of the bytes that attention reads.
+pub const BLOCK_TOKENS: usize = 64;
+
+/// Keys and values of one sequence, of all layers on this rank. Cloning clones the handle.
+///
+/// The memory grows with the tokens held, by blocks, and returns to the device with the last handle.
+#[derive(Clone, Default)]
+pub struct SequenceCache(Rc<RefCell<Held>>);
+
+#[derive(Default)]
+struct Held {
+    // The tokens whose keys and values all layers hold.
+    tokens: Vec<u32>,
+    layers: BTreeMap<String, Layer>,
+}
+
+struct Layer {
+    num_tokens: usize,
+    // Blocks of tokens x (kv_heads/X * head_size).
+    keys: Tensor,
+    values: Tensor,
+}
+
+impl SequenceCache {
+    /// A cache of no tokens, without memory.
+    pub fn new() -> SequenceCache {
+        SequenceCache::default()
+    }
+
+    /// Number of tokens held.
+    pub fn len(&self) -> usize {
+        self.0.borrow().tokens.len()
+    }
+
+    /// Whether it holds no token.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of the device that this rank's layers take.
+    pub fn bytes(&self) -> usize {
+        let held = self.0.borrow();
+        let layers = held.layers.values();
+        layers
+            .map(|layer| layer.keys.bytes() + layer.values.bytes())
+            .sum()
+    }
+
+    /// The tokens held, followed by `new` ones.
+    pub(super) fn followed_by(&self, new: &[u32]) -> Vec<u32> {
+        [&self.0.borrow().tokens[..], new].concat()
+    }
+
+    /// Appends the keys and values of new tokens to those of a layer; returns all that it holds.
+    ///
+    /// # Shapes
+    /// `keys`, `values`: new tokens x (kv_heads/X * head_size). The results: all tokens x the same.
+    /// # Errors
+    /// [`Error::Invalid`] if the layer holds other tokens than the sequence, as when two layers share a name;
+    /// [`Error::OutOfMemory`].
+    pub(crate) fn append(
+        &self,
+        layer: &str,
+        keys: &Tensor,
+        values: &Tensor,
+    ) -> Result<(Tensor, Tensor)> {
+        let mut held = self.0.borrow_mut();
+        let first = held.tokens.len();
+        let kept = held.layers.get(layer).map_or(0, |layer| layer.num_tokens);
+        if kept != first {
+            let needed =
+                format!("{first}, as its sequence: one call per pass, under a name of its own");
+            return Err(Error::invalid(layer, format!("{kept} tokens kept"), needed));
+        }
+        let end = first + keys.num_rows();
+        if !held.layers.contains_key(layer) {
+            let own = Layer {
+                num_tokens: 0,
+                keys: blocks(keys, end)?,
+                values: blocks(values, end)?,
+            };
+            held.layers.insert(layer.to_owned(), own);
+        }
+        let own = held.layers.get_mut(layer).expect("inserted above");
+        own.append(end, keys, values)?;
+        Ok((own.keys.rows(0, end)?, own.values.rows(0, end)?))
+    }
+
+    /// From now on the sequence has these tokens too, whose keys and values all layers have appended.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a layer has not.
+    pub(super) fn commit(&self, new: &[u32]) -> Result<()> {
+        let mut held = self.0.borrow_mut();
+        let needed = held.tokens.len() + new.len();
+        let behind = held
+            .layers
+            .iter()
+            .find(|(_, layer)| layer.num_tokens != needed);
+        if let Some((name, layer)) = behind {
+            let found = format!("{} tokens kept", layer.num_tokens);
+            let needed = format!("{needed}: each layer of attention runs in every pass");
+            return Err(Error::invalid(name, found, needed));
+        }
+        held.tokens.extend_from_slice(new);
+        Ok(())
+    }
+}
+
+impl Layer {
+    fn append(&mut self, end: usize, keys: &Tensor, values: &Tensor) -> Result<()> {
+        let first = self.num_tokens;
+        for (held, new) in [(&mut self.keys, keys), (&mut self.values, values)] {
+            if end > held.num_rows() {
+                let larger = blocks(held, end)?;
+                if first > 0 {
+                    ops::copy(&held.rows(0, first)?, &larger.rows(0, first)?)?;
+                }
+                *held = larger;
+            }
+            ops::copy(new, &held.rows(first, end - first)?)?;
+        }
+        self.num_tokens = end;
+        Ok(())
+    }
+}
+
+// Memory for `tokens` rows as those of `like`, in whole blocks.
+fn blocks(like: &Tensor, tokens: usize) -> Result<Tensor> {
+    let (device, rows) = (like.device(), tokens.next_multiple_of(BLOCK_TOKENS));
+    let shape = [rows, like.columns()];
+    device.allocating(MemoryKind::KeysValues, || {
+        Tensor::empty(device, like.dtype(), &shape)
+    })
+}
+
+impl fmt::Debug for SequenceCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let layers = self.0.borrow().layers.len();
+        write!(f, "SequenceCache({} tokens, {layers} layers)", self.len())
+    }
+}

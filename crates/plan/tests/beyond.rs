@@ -1,0 +1,72 @@
+//! Models that do not fit the memory of their devices.
+
+use fascicle_plan::{Candidate, Plan, Request, search};
+use grid::machine::Machine;
+use std::time::Duration;
+use train::config::PlaceKind;
+
+/// A model of 20 billion parameters on one node of A100 with 40 GB each.
+fn request() -> Request {
+    let (name, model) = fascicle_plan::model::find("gpt-20b", &families::families()).unwrap();
+    Request {
+        batch: 8,
+        budget: Duration::from_secs(4),
+        ..Request::new(Machine::find("perlmutter").unwrap(), 4, name, model).unwrap()
+    }
+}
+
+fn places(plan: &Plan) -> Vec<(PlaceKind, PlaceKind)> {
+    let chosen = plan.best.iter().map(|outcome| &outcome.candidate);
+    let of_all = |candidate: &Candidate| candidate.memory.all().unwrap_or_default().place;
+    chosen
+        .map(|candidate| (candidate.optimiser_place, of_all(candidate)))
+        .collect()
+}
+
+fn on_devices(request: &Request) -> Request {
+    Request {
+        optimiser_places: vec![PlaceKind::Device],
+        activation_places: vec![PlaceKind::Device],
+        ..request.clone()
+    }
+}
+
+#[test]
+fn what_does_not_fit_the_devices_is_planned_with_the_host() {
+    let request = request();
+    let refused = search(&on_devices(&request)).unwrap_err().to_string();
+    assert!(refused.contains("it needs at least"), "{refused}");
+    let plan = search(&request).unwrap();
+    assert!(!plan.best.is_empty());
+    for (outcome, places) in plan.best.iter().zip(places(&plan)) {
+        assert!(outcome.memory() <= request.machine.device.memory_bytes());
+        assert_ne!(places, (PlaceKind::Device, PlaceKind::Device));
+    }
+}
+
+#[test]
+fn what_fits_stays_on_the_devices() {
+    let request = Request {
+        devices: 64,
+        batch: 64,
+        ..request()
+    };
+    let plan = search(&request).unwrap();
+    let same = search(&on_devices(&request)).unwrap();
+    assert_eq!(plan.best[0].candidate, same.best[0].candidate);
+    assert!(
+        places(&plan)
+            .iter()
+            .all(|places| *places == (PlaceKind::Device, PlaceKind::Device))
+    );
+}
+
+#[test]
+fn files_need_a_bandwidth() {
+    let mut request = request();
+    request.activation_places = vec![PlaceKind::Device, PlaceKind::Files];
+    assert_eq!(
+        search(&request).unwrap_err().to_string(),
+        "placement.activations: found files on perlmutter, needs a machine whose description has device.files_gbps"
+    );
+}

@@ -1,0 +1,217 @@
+//! Requests that share the steps of a model.
+
+use super::{
+    Generated, Request, RequestId,
+    choice::choose,
+    micro_batches::{MicroBatches, Row},
+    request::within,
+    sequence::Sequence,
+    speed::Speed,
+};
+use crate::{Error, Result, architecture::Text, data::Tokenizer};
+use parallel::Pipeline;
+use std::{collections::VecDeque, time::Instant};
+
+/// The most sequences that run at a time.
+const MOST_SEQUENCES: usize = 4096;
+
+/// How requests share a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GeneratorOptions {
+    /// Sequences that run at a time; others wait.
+    pub sequences: usize,
+    /// Tokens of prompts that a step runs at most, so that a long prompt does not keep others from their next tokens.
+    pub prefill: usize,
+    /// Tokens whose keys and values are kept at most, of all sequences together, in whole blocks of
+    /// [`BLOCK_TOKENS`](parallel::cache::BLOCK_TOKENS); a sequence waits until all that it may need is free. 0 leaves the limit
+    /// to the device's memory, where a sequence may fail.
+    pub kept_tokens: usize,
+}
+
+impl Default for GeneratorOptions {
+    fn default() -> Self {
+        GeneratorOptions {
+            sequences: 16,
+            prefill: 512,
+            kept_tokens: 0,
+        }
+    }
+}
+
+/// Continues texts with the model of a pipeline, several at a time: requests may be added between any two steps, and each step
+/// gives every running sequence its next token.
+///
+/// Every rank makes the same calls, and gets the same tokens. If the model is [incremental](parallel::Model::is_incremental),
+/// a step runs new tokens alone, otherwise the window of each sequence. A request's tokens do not depend on the other requests,
+/// bit for bit on devices whose sums have one order for every number of rows, as on the CPU.
+pub struct Generator<'a> {
+    pipeline: &'a Pipeline,
+    text: Text,
+    tokenizer: &'a Tokenizer,
+    options: GeneratorOptions,
+    waiting: VecDeque<Sequence>,
+    running: Vec<Sequence>,
+    num_added: u64,
+    speed: Speed,
+}
+
+impl<'a> Generator<'a> {
+    /// A generator without requests, for a model that reads `text` whose tokens are those of `tokenizer`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for options of 0 sequences or tokens, and too many sequences.
+    pub fn new(
+        pipeline: &'a Pipeline,
+        text: Text,
+        tokenizer: &'a Tokenizer,
+        options: GeneratorOptions,
+    ) -> Result<Generator<'a>> {
+        within("sequences", options.sequences, 1, MOST_SEQUENCES)?;
+        within("prefill", options.prefill, 1, usize::MAX)?;
+        Ok(Generator {
+            pipeline,
+            text,
+            tokenizer,
+            options,
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+            num_added: 0,
+            speed: Speed::default(),
+        })
+    }
+
+    /// Adds a request, whose tokens come with later steps.
+    ///
+    /// # Errors
+    /// Those of [`Request::check`]; [`Error::Setting`] for one that needs more memory than all sequences may have.
+    pub fn add(&mut self, request: Request) -> Result<RequestId> {
+        request.check(self.text.vocabulary)?;
+        let (needs, have) = (self.most_kept(&request), self.options.kept_tokens);
+        if have > 0 && needs > have {
+            let found = format!("{needs} tokens to be kept for one request");
+            return Err(Error::setting(
+                "kept_tokens",
+                found,
+                format!("at most {have}"),
+            ));
+        }
+        let id = RequestId(self.num_added);
+        self.num_added += 1;
+        self.waiting
+            .push_back(Sequence::new(id, request, self.tokenizer));
+        Ok(id)
+    }
+
+    /// Drops a request; whether it had not ended.
+    pub fn cancel(&mut self, id: RequestId) -> bool {
+        let before = self.waiting.len() + self.running.len();
+        self.waiting.retain(|sequence| sequence.id != id);
+        self.running.retain(|sequence| sequence.id != id);
+        before > self.waiting.len() + self.running.len()
+    }
+
+    /// Whether all requests have ended.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.running.is_empty()
+    }
+
+    /// What was run so far, and the time it took.
+    pub fn speed(&self) -> Speed {
+        self.speed
+    }
+
+    /// Runs a step, and returns the new tokens in the order of requests: at most one of each running sequence, and none of
+    /// those whose prompt is longer than a step allows. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Parallel`] from layers and collectives, as when keys and values exceed the device's memory; [`Error::Setting`]
+    /// for logits that are not numbers. No token is lost: if a step is repeated, it first computes again what was kept.
+    pub fn step(&mut self) -> Result<Vec<Generated>> {
+        let begun = Instant::now();
+        self.admit();
+        let made = self.tokens();
+        if made.is_err() {
+            self.running.iter_mut().for_each(Sequence::forget);
+        }
+        let (rows, generated) = made?;
+        let prompts = rows
+            .iter()
+            .filter(|row| row.is_prompt)
+            .map(|row| row.tokens)
+            .sum();
+        self.speed.add(prompts, generated.len(), begun.elapsed());
+        Ok(generated)
+    }
+
+    /// Runs steps until all requests have ended, and calls `each` with every token as it comes. Collective.
+    ///
+    /// # Errors
+    /// Those of [`step`](Generator::step) and of `each`, which ends the job unless all ranks return it.
+    pub fn run(&mut self, mut each: impl FnMut(&Generated) -> Result<()>) -> Result<()> {
+        while !self.is_idle() {
+            self.step()?.iter().try_for_each(&mut each)?;
+        }
+        Ok(())
+    }
+
+    // The rows of a step, and the tokens that follow them.
+    fn tokens(&mut self) -> Result<(Vec<Row>, Vec<Generated>)> {
+        let context = self.text.context;
+        self.running
+            .iter_mut()
+            .for_each(|sequence| sequence.move_window(context));
+        let step = match self.pipeline.model().is_incremental() {
+            true => MicroBatches::of_new_tokens(self.pipeline, &self.running, self.options.prefill),
+            false => MicroBatches::of_windows(&self.running, context),
+        };
+        let logits = step.logits(self.pipeline, &self.running, self.text)?;
+        let rows = step.into_rows();
+        let complete = || rows.iter().filter(|row| row.completes);
+        let sequences = complete().map(|row| &self.running[row.sequence]);
+        let choices = choose(self.pipeline.context(), sequences, &logits)?;
+        let chosen = complete().map(|row| row.sequence).zip(choices);
+        let chosen: Vec<_> = chosen.collect();
+        let mut generated = Vec::with_capacity(chosen.len());
+        for (sequence, choice) in chosen {
+            generated.push(self.running[sequence].push(choice));
+        }
+        generated.sort_by_key(|token| token.request);
+        let ended = |id| {
+            generated
+                .iter()
+                .any(|token| token.request == id && token.finish.is_some())
+        };
+        self.running.retain(|sequence| !ended(sequence.id));
+        Ok((rows, generated))
+    }
+
+    // Lets requests run that waited, in their order.
+    fn admit(&mut self) {
+        let most_kept = |sequence: &Sequence| self.most_kept(&sequence.request);
+        let mut kept: usize = self.running.iter().map(most_kept).sum();
+        while self.running.len() < self.options.sequences {
+            let Some(next) = self.waiting.front() else {
+                return;
+            };
+            kept += self.most_kept(&next.request);
+            if self.options.kept_tokens > 0 && kept > self.options.kept_tokens {
+                return;
+            }
+            self.running.extend(self.waiting.pop_front());
+        }
+    }
+
+    fn most_kept(&self, request: &Request) -> usize {
+        Sequence::most_kept(request, self.text.context)
+    }
+}
+
+impl std::fmt::Debug for Generator<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (running, waiting) = (self.running.len(), self.waiting.len());
+        write!(
+            f,
+            "Generator({running} sequences running, {waiting} waiting)"
+        )
+    }
+}

@@ -1,0 +1,23 @@
+//! Text from a model, on any grid.
+//!
+//! A [`Generator`] continues the texts of several [`Request`]s at a time. Read in this order: `request` (what is asked for and
+//! returned), `sampling` (the choice of a token), `text` (characters and stop strings), `window` (which tokens are read),
+//! `sequence` (a request that runs), `micro_batches` (what a step runs), `choice` (on which all ranks agree), `generator`,
+//! `stored` (a model from a checkpoint).
+
+mod choice;
+mod generator;
+mod micro_batches;
+mod request;
+mod sampling;
+mod sequence;
+mod speed;
+mod stored;
+mod text;
+mod window;
+
+pub use generator::{Generator, GeneratorOptions};
+pub use request::{Finish, Generated, MOST_TOKENS, Request, RequestId};
+pub use sampling::Sampling;
+pub use speed::Speed;
+pub use stored::{configured, described, inference, load, text};
