@@ -1,0 +1,240 @@
+//! The supervisor of a run.
+
+use super::{
+    blame,
+    child::{self, Ended, Voice, Wish},
+    hosts::{self, Host},
+    journal::{Event, Journal},
+    line::Line,
+    policy::{Asked, Next, Policy},
+    roster::{HostList, Roster},
+};
+use crate::{
+    failure::{Failure, Outcome},
+    numbers::counted,
+    output,
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+use train::{Stop, checkpoint::Reader};
+
+/// The numbers of ranks with which the command can be started.
+pub(crate) enum Size {
+    /// The command states it.
+    Fixed(usize),
+    /// The most ranks that fit the model, up to a number.
+    UpTo(Box<dyn Fn(usize) -> Option<usize>>),
+}
+
+/// What a supervisor puts up with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Failures in a row without a new checkpoint.
+    pub(crate) restarts: u32,
+    /// Time in which the run's folder must change.
+    pub(crate) stall: Duration,
+    /// Time in which a host must answer.
+    pub(crate) probe: Duration,
+    /// The fraction of the median below which a host is too slow, if they are to be measured.
+    pub(crate) screen: Option<f64>,
+}
+
+/// Restarts a run until it is complete.
+pub(crate) struct Supervisor {
+    line: Line,
+    size: Size,
+    limits: Limits,
+    run: PathBuf,
+    roster: Roster,
+    journal: Journal,
+}
+
+/// Time between two looks at the list of hosts and the run's folder, while the command runs.
+const WATCH: Duration = Duration::from_secs(1);
+
+impl Supervisor {
+    /// Supervises the run in a folder.
+    ///
+    /// # Errors
+    /// That of the list of hosts.
+    pub(crate) fn new(
+        line: Line,
+        list: HostList,
+        size: Size,
+        limits: Limits,
+        run: PathBuf,
+    ) -> Outcome<Supervisor> {
+        Ok(Supervisor {
+            line,
+            size,
+            limits,
+            roster: Roster::new(list)?,
+            journal: Journal::new(&run),
+            run,
+        })
+    }
+
+    /// Starts the command until the run is complete, is asked to `stop`, or cannot continue.
+    ///
+    /// # Errors
+    /// [`Failure::Stopped`]; [`Failure::Run`] with the report of the last start if nothing is gained by another, and if no host is
+    /// left.
+    pub(crate) fn run(mut self, stop: &Stop) -> Outcome {
+        let mut policy = Policy::new(self.limits.restarts);
+        let mut step = self.step();
+        if self.limits.screen.is_some() {
+            self.screen(stop);
+        }
+        while !stop.asked() {
+            let hosts = self.chosen()?;
+            self.journal.add(Event::Start {
+                step,
+                hosts: &hosts,
+                ranks: self.line.varies().then(|| hosts::num_ranks(&hosts)),
+            });
+            let (ended, asked) = self.start(&hosts, stop)?;
+            let before = std::mem::replace(&mut step, self.step());
+            let host = blame::host(&ended.report, &hosts);
+            let said = ended.reason();
+            self.journal.add(Event::End {
+                step,
+                how: &ended.words(),
+                said,
+                host,
+            });
+            match policy.after(&ended, asked, step > before, host) {
+                Next::Done => return Ok(()),
+                Next::Stopped => break,
+                Next::GiveUp(why) => return Err(self.given_up(&ended, said, &why)),
+                Next::Again { pause, without } => {
+                    let at = step.map_or_else(
+                        || "from the beginning".to_owned(),
+                        |step| format!("from the checkpoint of step {step}"),
+                    );
+                    output::note(&format!(
+                        "supervise: ended with {}; starts again {at}",
+                        ended.words()
+                    ));
+                    rest(pause, stop);
+                    self.roster.renew();
+                    self.screen(stop);
+                    if let Some(host) = without {
+                        let why = "named by two failures in a row".into();
+                        self.roster.leave_out(&host, why, false, &mut self.journal);
+                    }
+                }
+            }
+        }
+        Err(Failure::Stopped)
+    }
+
+    fn screen(&mut self, stop: &Stop) {
+        self.roster
+            .screen(&self.line, self.limits, stop, &mut self.journal);
+    }
+
+    fn given_up(&self, ended: &Ended, said: Option<&str>, why: &str) -> Failure {
+        let said = said.map_or_else(String::new, |said| {
+            format!("; the last said: {}", said.trim_start_matches("fascicle: "))
+        });
+        let (how, out) = (ended.words(), self.roster.out_in_words());
+        let text = format!("supervise: ended with {how}: {why}{said}{out}");
+        match ended.status == Some(i32::from(Failure::WRONG_USE)) {
+            true => Failure::Usage(text),
+            false => Failure::Run(text),
+        }
+    }
+
+    // Runs the command once, and says whether it was asked to end.
+    fn start(&mut self, hosts: &[Host], stop: &Stop) -> Outcome<(Ended, Asked)> {
+        let words = self.line.on(hosts, matches!(self.size, Size::UpTo(_)));
+        let (run, roster, journal) = (&self.run, &self.roster, &mut self.journal);
+        let stall = self.limits.stall;
+        let (mut asked, mut looked) = (Asked::No, Instant::now());
+        let (mut seen, mut changed) = (traces(run), Instant::now());
+        let wish = || {
+            if stop.asked() {
+                asked = Asked::ToStop;
+            }
+            if looked.elapsed() >= WATCH {
+                looked = Instant::now();
+                journal.write();
+                let now = traces(run);
+                if now != seen {
+                    (seen, changed) = (now, Instant::now());
+                }
+                if asked == Asked::No && roster.has_moved() {
+                    output::note(
+                        "supervise: the list of hosts has changed; the run stops after its step and continues on the new ones",
+                    );
+                    asked = Asked::ToMove;
+                }
+            }
+            match asked {
+                _ if changed.elapsed() > stall => Wish::Kill,
+                Asked::No => Wish::GoOn,
+                _ => Wish::Stop,
+            }
+        };
+        let ended = child::run(&words, Voice::Aloud, wish)
+            .map_err(|error| Failure::usage(format!("supervise: {}: {error}", words[0])))?;
+        if changed.elapsed() > stall {
+            output::note(&format!(
+                "supervise: nothing changed in {} for {} s, so the command was ended",
+                run.display(),
+                stall.as_secs_f64()
+            ));
+        }
+        Ok((ended, asked))
+    }
+
+    // The hosts of the next start, with their ranks.
+    fn chosen(&self) -> Outcome<Vec<Host>> {
+        if !self.line.varies() {
+            return Ok(Vec::new());
+        }
+        let left = self.roster.left();
+        let available = hosts::num_ranks(&left);
+        let (ranks, needed) = match &self.size {
+            Size::Fixed(ranks) => (
+                Some(*ranks).filter(|ranks| *ranks <= available),
+                format!("{ranks}, those of the command's grid"),
+            ),
+            Size::UpTo(most) => (most(available), "a number that fits the model".into()),
+        };
+        let ranks = ranks.ok_or_else(|| {
+            Failure::Run(format!(
+                "supervise: found room for {} on {}, needs {needed}{}",
+                counted(available, "rank"),
+                counted(left.len(), "host"),
+                self.roster.out_in_words()
+            ))
+        })?;
+        Ok(hosts::filled(&left, ranks))
+    }
+
+    // The step of the newest checkpoint.
+    fn step(&self) -> Option<u64> {
+        Reader::open(&self.run).ok().map(|reader| reader.step())
+    }
+}
+
+// What changes in a run's folder while the run makes progress.
+fn traces(run: &Path) -> [Option<(u64, SystemTime)>; 2] {
+    ["metrics.jsonl", "checkpoints"].map(|name| {
+        let found = fs::metadata(run.join(name)).ok()?;
+        Some((found.len(), found.modified().ok()?))
+    })
+}
+
+// Waits, but not for a run that is asked to stop.
+fn rest(pause: Duration, stop: &Stop) {
+    let begun = Instant::now();
+    while begun.elapsed() < pause && !stop.asked() {
+        thread::sleep(Duration::from_millis(50));
+    }
+}
