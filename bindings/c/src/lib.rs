@@ -1,0 +1,11 @@
+//! Grids and collectives for C: the functions of `include/fascicle.h`, which documents them, over `fascicle::collective`.
+//!
+//! Each function converts its arguments, calls the library, and keeps an error as text for `fascicle_error`. Nothing unwinds into
+//! the caller.
+
+mod collectives;
+mod groups;
+mod memory;
+mod reducer;
+mod run;
+mod status;

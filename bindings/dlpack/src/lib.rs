@@ -1,0 +1,18 @@
+//! Tensors shared with other libraries of the process, without a copy: DLPack, as NumPy, PyTorch, JAX and CuPy read and write it.
+//!
+//! [`export`] gives a tensor away, and [`import`] takes one in. Both speak of [`DLManagedTensorVersioned`], the exchange of DLPack 1.0
+//! and later. Elements are contiguous, in row-major order.
+//!
+//! # Source
+//! `include/dlpack/dlpack.h` of DLPack 1.1, and the Python specification of its documentation for who calls a deleter and when.
+
+mod abi;
+mod export;
+mod import;
+mod kinds;
+
+pub use abi::{
+    DLDataType, DLDevice, DLManagedTensorVersioned, DLPackVersion, DLTensor, FLAG_READ_ONLY,
+};
+pub use export::export;
+pub use import::import;
