@@ -101,3 +101,34 @@ rows=$(grep -oE '"step":[0-9]+' "$dir/kept/metrics.jsonl")
 digest() { "$fascicle" checkpoint digest "$dir/$1" 2>/dev/null; }
 [ -n "$(digest alone)" ] && [ "$(digest kept)" = "$(digest alone)" ] || fail 'a supervised run: other weights than without a fault'
 printf 'multi-host: a supervised run lost a host and moved to another, with the weights of one that lost nothing\n'
+ip -n "$hosts_name-2" link set net up
+
+# A host that becomes slow while its run trains is named by the run, and left out.
+hosts_mpirun '{hosts}' '{ranks}'
+hosts_first "$fascicle" supervise --hosts "$hosts_name-1,$hosts_net.2,$hosts_net.3,$hosts_net.4" --ranks-per-host 1 --exclude-slow -- \
+  "${launch[@]}" "$fascicle" train --steps 1000000 --out "$dir/slowed" --auto-resume "${small[@]}" \
+  --set training.straggler_every=5 --set training.straggler_below=0.4 >"$dir/log" 2>&1 &
+job=$!
+for _ in $(seq 300); do [ -n "$(sed -n 3p "$dir/slowed/speeds.jsonl" 2>/dev/null)" ] && break || sleep 0.1; done
+for process in $(ip netns pids "$hosts_name-4"); do
+  if tr '\0' ' ' <"/proc/$process/cmdline" | grep -q "^$fascicle train"; then victim=$process; fi
+done
+# The processor belongs to it for a tenth of the time.
+python3 - "$victim" <<'P' &
+import os, signal, sys, time
+try:
+    while True:
+        for kind, seconds in (signal.SIGSTOP, 0.018), (signal.SIGCONT, 0.002):
+            os.kill(int(sys.argv[1]), kind)
+            time.sleep(seconds)
+except ProcessLookupError:
+    pass
+P
+for _ in $(seq 600); do [ "$(grep -c '"event":"start"' "$dir/slowed/supervise.jsonl" 2>/dev/null)" = 2 ] && break || sleep 0.1; done
+grep -qE "warning: after step [0-9]+ rank 3 on $hosts_name-4 is slow" "$dir/log" || fail 'a rank that becomes slow is not named'
+grep -q "supervise: $hosts_net.4 is left out: slow in [0-9]* measurements in a row" "$dir/log" || fail 'its host is not left out'
+pkill -TERM -f "^$fascicle supervise .*$dir/slowed" || fail 'no supervisor is left'
+status=0
+wait "$job" || status=$?
+[ "$status" -eq 3 ] || fail "a run without its slow host: status $status, needs 3"
+printf 'multi-host: a host became slow, was named by the run and left out\n'

@@ -49,6 +49,15 @@ pub(crate) fn duration(time: Duration) -> String {
     }
 }
 
+/// A number with three significant digits.
+pub(crate) fn figures(number: f64) -> String {
+    let digits = 2 - number.abs().max(1e-9).log10().floor() as i32;
+    match digits {
+        ..=0 => format!("{number:.0}"),
+        _ => rounded(number, digits).to_string(),
+    }
+}
+
 /// Median, smallest and largest of several measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
@@ -94,6 +103,12 @@ pub(crate) fn rounded(value: f64, digits: i32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_have_three_figures() {
+        let texts = [0.0512345, 1.2345, 12.345, 123.45, 12345.6].map(figures);
+        assert_eq!(texts, ["0.0512", "1.23", "12.3", "123", "12346"]);
+    }
 
     #[test]
     fn digits_come_in_groups_of_three() {

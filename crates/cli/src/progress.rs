@@ -1,7 +1,7 @@
 //! What a person sees while a run is in progress: a bar on a terminal, otherwise an occasional line.
 
 use crate::{
-    numbers::{duration, grouped},
+    numbers::{duration, figures, grouped},
     output,
     report::Facts,
 };
@@ -15,7 +15,7 @@ use train::{
     Observer,
     digest::StepDigest,
     metrics::{Record, Throughput},
-    run::Started,
+    run::{SlowRank, SpeedRecord, Started},
     trainer::CheckpointDone,
 };
 
@@ -112,6 +112,10 @@ impl Observer for Progress {
         }
     }
 
+    fn straggler(&self, slow: &SlowRank, record: &SpeedRecord) {
+        self.say(&straggler(slow, record));
+    }
+
     fn checkpoint(&self, done: &CheckpointDone) {
         let waited = match done.waited >= LONG_WAIT {
             true => format!(", for which training waited {}", duration(done.waited)),
@@ -170,6 +174,21 @@ impl BarState {
             record.loss
         )
     }
+}
+
+fn straggler(slow: &SlowRank, record: &SpeedRecord) -> String {
+    format!(
+        "warning: after step {} rank {} on {} is slow, as in the {} measurements before: {} Tflop/s and {} GB/s of copies, the \
+         medians are {} and {}",
+        record.step,
+        slow.rank,
+        slow.host,
+        slow.times - 1,
+        figures(slow.tflops),
+        figures(slow.copy_gbps),
+        figures(record.tflops),
+        figures(record.copy_gbps)
+    )
 }
 
 fn bar(started: &Started) -> ProgressBar {

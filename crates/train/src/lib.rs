@@ -4,7 +4,7 @@
 //! a step reads), [`optimiser`] (how weights follow their gradients). For the program `fascicle`, which builds
 //! on these: [`config`] (the configuration of a run), [`architecture`] (the model in a configuration, and the
 //! families that it can name), [`placement`] (the placement of ranks), [`data`] (text), [`run`] (a complete
-//! run), [`metrics`] (records, plots, traces), [`digest`] (what a step computed, in a form that no grid changes), [`generate`](mod@generate) (text from a checkpoint). Nothing
+//! run), [`metrics`] (records, plots, traces), [`digest`] (what a step computed, in a form that no grid changes), [`speed`] (how fast each rank is), [`generate`](mod@generate) (text from a checkpoint). Nothing
 //! here names a vendor or a model: the caller that runs a rank opens devices and registers families.
 
 #![deny(unsafe_code)]
@@ -21,6 +21,7 @@ pub mod metrics;
 pub mod optimiser;
 pub mod placement;
 pub mod run;
+pub mod speed;
 pub mod trainer;
 
 pub use architecture::{Architecture, Families, Family, ModelConfig};

@@ -37,6 +37,10 @@ pub(crate) struct Supervise {
     /// the median
     #[arg(long, value_name = "FRACTION")]
     screen: Option<f64>,
+    /// Leave out a host with a rank that the run finds slow three times in a row (`training.straggler_every`), if the others have
+    /// room for the run: it saves a checkpoint after its step and continues without the host
+    #[arg(long)]
+    exclude_slow: bool,
     /// The command, with places for what changes: {hosts} is a:4,b:3, {names} is a,b, {nodes} is 2, {ranks} is 7
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -52,6 +56,7 @@ impl Supervise {
             stall: seconds("--stall", self.stall)?,
             probe: seconds("--probe", self.probe)?,
             screen: self.screen.map(fraction).transpose()?,
+            exclude_slow: self.exclude_slow && line.varies(),
         };
         let list = self.list(&line)?;
         let stop = interrupt::watch_plainly(

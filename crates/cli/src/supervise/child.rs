@@ -50,6 +50,9 @@ pub(crate) enum Wish {
 const LOOK: Duration = Duration::from_millis(50);
 /// Time between the signal that asks a group to end and the one that ends it.
 const LEAVE: Duration = Duration::from_secs(10);
+/// Time after which a command that was asked to end is asked again: a launcher that is still starting its processes may lose the
+/// signal, and a run that has heard it ignores another.
+const AGAIN: Duration = Duration::from_secs(10);
 /// Lines and bytes of a report that are kept.
 const MOST_LINES: usize = 100;
 const MOST_BYTES: u64 = 4096;
@@ -120,7 +123,7 @@ pub(crate) fn run(
     });
     let group = Pid::from_child(&child);
     running().push(group);
-    let (mut asked, mut killed) = (false, None::<Instant>);
+    let (mut asked, mut killed) = (None::<Instant>, None::<Instant>);
     let status = loop {
         // Its number may belong to another process once it has been waited for.
         let mut all = running();
@@ -131,8 +134,8 @@ pub(crate) fn run(
         drop(all);
         // A process that has ended in the meantime cannot be signalled, which the next look shows.
         match wish() {
-            Wish::Stop if !asked => {
-                asked = true;
+            Wish::Stop if asked.is_none_or(|asked| asked.elapsed() > AGAIN) => {
+                asked = Some(Instant::now());
                 kill_process(group, Signal::USR1).ok();
             }
             Wish::Kill => {
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_asked_once_and_may_take_its_time() {
+    fn it_is_not_asked_again_at_once_and_may_take_its_time() {
         let script = "n=0; trap 'n=$((n + 1))' USR1; i=0; while [ $i -lt 20 ]; do sleep 0.05; i=$((i + 1)); done; exit $((n + 10))";
         let begun = Instant::now();
         let wish = || match begun.elapsed() > Duration::from_millis(200) {

@@ -14,6 +14,7 @@ mod journal;
 mod line;
 mod policy;
 mod roster;
+mod slow;
 mod supervisor;
 
 pub(crate) use child::end_all;

@@ -292,6 +292,7 @@ case "$*" in *--nodes*) echo '{"ranks": [{"rank": 0, "node": 0}, {"rank": 1, "no
             stall: Duration::from_secs(10),
             probe: Duration::from_secs(1),
             screen: None,
+            exclude_slow: false,
         };
         roster.screen(&line, limits, &stop, &mut journal);
         assert_eq!(left(&roster), "a b");
@@ -329,6 +330,7 @@ case "$*" in *--nodes*) echo '{"ranks": [{"rank": 0, "node": 0}, {"rank": 1, "no
             stall: Duration::from_secs(60),
             probe: Duration::from_secs(60),
             screen: Some(0.5),
+            exclude_slow: false,
         };
         stop.ask();
         let begun = Instant::now();

@@ -8,6 +8,7 @@ use super::{
     line::Line,
     policy::{Asked, Next, Policy},
     roster::{HostList, Roster},
+    slow::{Reports, Slow},
 };
 use crate::{
     failure::{Failure, Outcome},
@@ -30,6 +31,16 @@ pub(crate) enum Size {
     UpTo(Box<dyn Fn(usize) -> Option<usize>>),
 }
 
+impl Size {
+    /// The number of ranks to start where there is room for so many.
+    fn of(&self, available: usize) -> Option<usize> {
+        match self {
+            Size::Fixed(ranks) => Some(*ranks).filter(|ranks| *ranks <= available),
+            Size::UpTo(most) => most(available),
+        }
+    }
+}
+
 /// What a supervisor puts up with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -41,6 +52,8 @@ pub(crate) struct Limits {
     pub(crate) probe: Duration,
     /// The fraction of the median below which a host is too slow, if they are to be measured.
     pub(crate) screen: Option<f64>,
+    /// Whether a host that the run finds slow is left out.
+    pub(crate) exclude_slow: bool,
 }
 
 /// Restarts a run until it is complete.
@@ -51,6 +64,14 @@ pub(crate) struct Supervisor {
     run: PathBuf,
     roster: Roster,
     journal: Journal,
+}
+
+/// How a start ended.
+struct Start {
+    ended: Ended,
+    asked: Asked,
+    // The host for which it was asked to end.
+    slow: Option<Slow>,
 }
 
 /// Time between two looks at the list of hosts and the run's folder, while the command runs.
@@ -96,7 +117,7 @@ impl Supervisor {
                 hosts: &hosts,
                 ranks: self.line.varies().then(|| hosts::num_ranks(&hosts)),
             });
-            let (ended, asked) = self.start(&hosts, stop)?;
+            let Start { ended, asked, slow } = self.start(&hosts, step, stop)?;
             let before = std::mem::replace(&mut step, self.step());
             let host = blame::host(&ended.report, &hosts);
             let said = ended.reason();
@@ -126,6 +147,9 @@ impl Supervisor {
                         let why = "named by two failures in a row".into();
                         self.roster.leave_out(&host, why, false, &mut self.journal);
                     }
+                    if let Some(Slow { host, why }) = slow {
+                        self.roster.leave_out(&host, why, false, &mut self.journal);
+                    }
                 }
             }
         }
@@ -149,11 +173,16 @@ impl Supervisor {
         }
     }
 
-    // Runs the command once, and says whether it was asked to end.
-    fn start(&mut self, hosts: &[Host], stop: &Stop) -> Outcome<(Ended, Asked)> {
+    // Runs the command once from the checkpoint of a step.
+    fn start(&mut self, hosts: &[Host], step: Option<u64>, stop: &Stop) -> Outcome<Start> {
         let words = self.line.on(hosts, matches!(self.size, Size::UpTo(_)));
         let (run, roster, journal) = (&self.run, &self.roster, &mut self.journal);
-        let stall = self.limits.stall;
+        let (size, stall, left) = (&self.size, self.limits.stall, roster.left());
+        let mut reports = self
+            .limits
+            .exclude_slow
+            .then(|| Reports::new(run, step.unwrap_or(0)));
+        let mut slow = None;
         let (mut asked, mut looked) = (Asked::No, Instant::now());
         let (mut seen, mut changed) = (traces(run), Instant::now());
         let wish = || {
@@ -173,6 +202,24 @@ impl Supervisor {
                     );
                     asked = Asked::ToMove;
                 }
+                let found = reports.as_mut().and_then(|reports| reports.slow(hosts));
+                if let Some(found) = found.filter(|_| asked == Asked::No) {
+                    let others = left.iter().filter(|host| host.name != found.host);
+                    let room = hosts::num_ranks(&others.cloned().collect::<Vec<_>>());
+                    if size.of(room).is_some() {
+                        output::note(&format!(
+                            "supervise: the run stops after its step and continues without {}: {}",
+                            found.host, found.why
+                        ));
+                        (asked, slow) = (Asked::ToMove, Some(found));
+                    } else {
+                        output::note(&format!(
+                            "supervise: {} stays, because the others have no room for the run: {}",
+                            found.host, found.why
+                        ));
+                        reports = None;
+                    }
+                }
             }
             match asked {
                 _ if changed.elapsed() > stall => Wish::Kill,
@@ -189,7 +236,7 @@ impl Supervisor {
                 stall.as_secs_f64()
             ));
         }
-        Ok((ended, asked))
+        Ok(Start { ended, asked, slow })
     }
 
     // The hosts of the next start, with their ranks.
@@ -199,14 +246,11 @@ impl Supervisor {
         }
         let left = self.roster.left();
         let available = hosts::num_ranks(&left);
-        let (ranks, needed) = match &self.size {
-            Size::Fixed(ranks) => (
-                Some(*ranks).filter(|ranks| *ranks <= available),
-                format!("{ranks}, those of the command's grid"),
-            ),
-            Size::UpTo(most) => (most(available), "a number that fits the model".into()),
-        };
-        let ranks = ranks.ok_or_else(|| {
+        let ranks = self.size.of(available).ok_or_else(|| {
+            let needed = match &self.size {
+                Size::Fixed(ranks) => format!("{ranks}, those of the command's grid"),
+                Size::UpTo(_) => "a number that fits the model".into(),
+            };
             Failure::Run(format!(
                 "supervise: found room for {} on {}, needs {needed}{}",
                 counted(available, "rank"),

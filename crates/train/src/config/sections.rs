@@ -185,6 +185,11 @@ crate::section! {
         /// Steps from one digest of weights, gradients, optimiser state and activations to the next, in digests.jsonl and
         /// metrics.jsonl; copies of them on several ranks are then compared. 0 means none.
         pub digest_every: u64,
+        /// Steps from one measurement of every rank's speed to the next, in speeds.jsonl: a matmul and a copy, some 50 ms on all
+        /// ranks at once. A rank that is slow three times in a row is named. 0 means none.
+        pub straggler_every: u64,
+        /// The fraction of the median speed below which a rank is slow.
+        pub straggler_below: f64,
     }
 }
 
@@ -223,6 +228,8 @@ impl Default for TrainingConfig {
             graph: false,
             reproducible: BitsChoice::Auto,
             digest_every: 0,
+            straggler_every: 0,
+            straggler_below: 0.8,
         }
     }
 }
@@ -257,6 +264,7 @@ impl TrainingConfig {
                 ("lowest_rate", self.lowest_rate, Numbers::NotNegative),
                 ("weight_decay", self.weight_decay, Numbers::NotNegative),
                 ("clip_norm", self.clip_norm, Numbers::NotNegative),
+                ("straggler_below", self.straggler_below, Numbers::Share),
                 ("beta1", self.beta1, Numbers::Share),
                 ("beta2", self.beta2, Numbers::Share),
                 ("momentum", self.momentum, Numbers::Share),

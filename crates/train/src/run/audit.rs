@@ -23,7 +23,7 @@ use tensor::Device;
 
 /// Keys outside of [`FREE_TABLES`] that decide neither a loss nor a weight where sums are reproducible on any grid. The content
 /// of the data is compared by its fingerprint.
-pub const IDLE_KEYS: [&str; 15] = [
+pub const IDLE_KEYS: [&str; 17] = [
     "data.path",
     "data.extensions",
     "data.token_type",
@@ -39,6 +39,8 @@ pub const IDLE_KEYS: [&str; 15] = [
     "training.memory",
     "training.graph",
     "training.digest_every",
+    "training.straggler_every",
+    "training.straggler_below",
 ];
 
 /// Keys of [`FREE_TABLES`] that decide no bit even where the bits depend on the grid.

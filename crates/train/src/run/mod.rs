@@ -19,9 +19,11 @@ pub mod resume;
 mod run;
 mod same;
 mod session;
+mod stragglers;
 mod trace;
 
 pub use bits::settle_bits;
 pub use folder::RunLock;
 pub use observer::{Observer, Started, Stop, Summary};
 pub use run::{Resume, Run, run};
+pub use stragglers::{PATIENCE, SlowRank, SpeedRecord};

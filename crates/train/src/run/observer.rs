@@ -1,5 +1,6 @@
 //! Who observes a run's progress, and what may end it.
 
+use super::{SlowRank, SpeedRecord};
 use crate::{
     Error,
     digest::StepDigest,
@@ -20,6 +21,8 @@ pub trait Observer: Send + Sync {
     fn step(&self, _record: &Record) {}
     /// The first digest, which states how many copies of what are compared.
     fn digest(&self, _digest: &StepDigest) {}
+    /// A rank has been slow in [`PATIENCE`](super::PATIENCE) measurements in a row; told once, until it is slow anew.
+    fn straggler(&self, _rank: &SlowRank, _record: &SpeedRecord) {}
     /// A checkpoint is complete.
     fn checkpoint(&self, _done: &CheckpointDone) {}
     /// Records, a plot or a trace could not be written or read. The run continues without them.

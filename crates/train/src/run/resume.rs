@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FREE_TABLES: [&str; 3] = ["parallel", "device", "placement"];
 
 /// Other keys that a resumed run may change. The data may move: its content is compared.
-pub const FREE_KEYS: [&str; 26] = [
+pub const FREE_KEYS: [&str; 28] = [
     "data.path",
     "data.extensions",
     "data.token_type",
@@ -36,6 +36,8 @@ pub const FREE_KEYS: [&str; 26] = [
     "training.graph",
     "training.reproducible",
     "training.digest_every",
+    "training.straggler_every",
+    "training.straggler_below",
 ];
 
 /// Compares a run with the checkpoint from which it resumes: settings, tokenizer and data.

@@ -1,6 +1,9 @@
 //! What a run does around its steps: records, digests, validation, checkpoints.
 
-use super::{Observer, Run, Stop, Summary, plot::LossPlot, trace};
+use super::{
+    Observer, PATIENCE, Run, SpeedRecord, Stop, Summary, plot::LossPlot, stragglers::Stragglers,
+    trace,
+};
 use crate::{
     Error, Result,
     checkpoint::Retention,
@@ -22,6 +25,8 @@ pub(super) struct Session<'a> {
     // On rank 0, unless the disk refused them.
     records: Option<LineWriter<Record>>,
     digests: Option<LineWriter<StepDigest>>,
+    speeds: Option<LineWriter<SpeedRecord>>,
+    stragglers: Stragglers,
     has_told_copies: bool,
     last: Option<Record>,
     writer: CheckpointWriter,
@@ -50,6 +55,7 @@ impl Callback for Session<'_> {
             self.tolerate(written)?;
         }
         self.write_digest(trainer)?;
+        self.measure_speeds(trainer, step + 1)?;
         let is_stopped = self.note(trainer, self.run.record(trainer, done), done.is_last)?;
         let is_regular = [training.checkpoint_every, training.keep_every]
             .iter()
@@ -93,6 +99,8 @@ impl<'a> Session<'a> {
             is_first: world.rank() == 0,
             records: None,
             digests: None,
+            speeds: None,
+            stragglers: Stragglers::default(),
             has_told_copies: false,
             last: None,
             writer: CheckpointWriter::new(trainer, &run.dir.join("checkpoints"), retention)?,
@@ -104,6 +112,10 @@ impl<'a> Session<'a> {
             let digests = run.dir.join("digests.jsonl");
             if training.digest_every > 0 || digests.exists() {
                 session.digests = session.lines("digests.jsonl", first_step)?;
+            }
+            let speeds = run.dir.join("speeds.jsonl");
+            if training.straggler_every > 0 || speeds.exists() {
+                session.speeds = session.lines("speeds.jsonl", first_step)?;
             }
         }
         Ok(session)
@@ -200,6 +212,31 @@ impl<'a> Session<'a> {
         }
         if !std::mem::replace(&mut self.has_told_copies, true) && self.digests.is_some() {
             self.observer.digest(digest);
+        }
+        Ok(())
+    }
+
+    // Compares the speeds of ranks after so many steps, if that is due and there are several that compute.
+    fn measure_speeds(&mut self, trainer: &Trainer, step: u64) -> Result<()> {
+        let (training, context) = (&self.run.config.training, trainer.context());
+        let (world, device) = (context.world(), context.device());
+        if !is_due(step, training.straggler_every)
+            || world.size() == 1
+            || !device.capabilities().holds_values
+        {
+            return Ok(());
+        }
+        let below = training.straggler_below;
+        let record = self.stragglers.measure(world, device, step, below)?;
+        if !self.is_first {
+            return Ok(());
+        }
+        for slow in record.slow.iter().filter(|slow| slow.times == PATIENCE) {
+            self.observer.straggler(slow, &record);
+        }
+        if let Some(Err(error)) = self.speeds.as_mut().map(|speeds| speeds.write(&record)) {
+            self.speeds = None;
+            self.tolerate(Err(error.into()))?;
         }
         Ok(())
     }

@@ -1,14 +1,12 @@
 //! Which ranks, hosts and links are slower than the others, or than a machine's description says.
 
-use super::{
-    measure::{Seen, matmul},
-    report::figures,
-};
-use crate::numbers::{Spread, counted};
+use super::measure::Seen;
+use crate::numbers::{Spread, counted, figures};
 use grid::machine::{GemmShape, Machine, Placement, Route, Variant};
 use hal::VendorId;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use train::speed::Workload;
 
 /// What was found of a job's nodes, and what of it is slow.
 #[derive(Clone, Debug, Serialize)]
@@ -187,7 +185,7 @@ fn pairs(ranks: &[Seen]) -> Vec<Link> {
 }
 
 fn expected(ranks: &[Seen], vendor: VendorId, machine: &Machine) -> Quantities {
-    let (size, dtype) = matmul(vendor);
+    let Workload { size, dtype, .. } = Workload::thorough(vendor);
     let shape = GemmShape {
         m: size,
         n: size,

@@ -1,21 +1,15 @@
 //! What each rank of a job measures of its device, and of the links between nodes.
 
-use crate::{
-    commands::bench::{self, gemm::GemmShape, timing},
-    numbers::Spread,
-};
+use crate::{commands::bench, numbers::Spread};
 use bootstrap::World;
-use hal::VendorId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::{fs, time::Instant};
-use tensor::{DType, Device, Tensor, ops, ops::Transpose};
+use std::time::Instant;
+use tensor::{DType, Device, Tensor};
+use train::speed::{self, Workload};
 
-/// Bytes of a copy, and of a message each way.
-pub(super) const COPY_BYTES: usize = 64 << 20;
-/// The same for a message.
+/// Bytes of a message each way.
 pub(super) const MESSAGE_BYTES: usize = 4 << 20;
-/// Batches of calls that are timed, and messages.
-const REPETITIONS: usize = 7;
+/// Messages that are timed.
 const MESSAGES: usize = 3;
 
 /// What one rank found.
@@ -37,14 +31,6 @@ pub(super) struct Seen {
     pub(super) links: Vec<(usize, f64)>,
 }
 
-/// The matmul of a vendor: large enough to reach its speed, in the type in which devices of that kind train.
-pub(super) fn matmul(vendor: VendorId) -> (usize, DType) {
-    match vendor == VendorId::CPU {
-        true => (512, DType::F32),
-        false => (4096, DType::Bf16),
-    }
-}
-
 /// Measures this rank's device, then its links, and returns what all ranks found.
 ///
 /// # Cost
@@ -52,31 +38,15 @@ pub(super) fn matmul(vendor: VendorId) -> (usize, DType) {
 /// # Errors
 /// Those of the device and of the ranks' exchange.
 pub(super) fn all(world: &World, device: &Device) -> train::Result<Vec<Seen>> {
-    let everyone = world.everyone();
     world.beat("doctor: device");
-    let (size, dtype) = matmul(device.id().vendor);
-    let ready = GemmShape {
-        what: "",
-        transpose: Transpose::None,
-        m: size,
-        n: size,
-        k: size,
-    }
-    .ready_as(device, dtype)?;
-    let full = || Tensor::full(device, DType::F32, &[COPY_BYTES / 4], 1.0);
-    let (from, to) = (full()?, full()?);
-    everyone.barrier()?;
-    let matmul = timing::batches(device, REPETITIONS, || ready.queue())?;
-    everyone.barrier()?;
-    let copy = timing::batches(device, REPETITIONS, || Ok(ops::copy(&from, &to)?))?;
-    drop((from, to));
+    let speed = speed::measure(world, device, &Workload::thorough(device.id().vendor))?;
     let place = world.place();
     let own = Seen {
         rank: place.rank,
-        host: host(),
+        host: speed::host_name(),
         node: place.node,
-        tflops: 2.0 * (size as f64).powi(3) / matmul.median / 1e12,
-        copy_gbps: 2.0 * COPY_BYTES as f64 / copy.median / 1e9,
+        tflops: speed.tflops,
+        copy_gbps: speed.copy_gbps,
         free_gib: device.hal().memory()?.free as f64 / f64::from(1 << 30),
         links: links(world, device)?,
     };
@@ -155,14 +125,6 @@ fn partner(node: usize, round: usize, nodes: usize) -> Option<usize> {
         _ => (round + around - node) % around,
     };
     (other < nodes).then_some(other)
-}
-
-fn host() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    match name.trim() {
-        "" => "unknown".into(),
-        name => name.into(),
-    }
 }
 
 #[cfg(test)]

@@ -2,23 +2,25 @@
 
 use super::{
     judge::{Nodes, Quantities},
-    measure::{COPY_BYTES, MESSAGE_BYTES, Seen, matmul},
+    measure::{MESSAGE_BYTES, Seen},
 };
-use crate::numbers::{Spread, counted, rounded};
+use crate::numbers::{Spread, counted, figures};
 use hal::VendorId;
 use std::fmt::Write;
+use train::speed::Workload;
 
 impl Nodes {
     /// The report for people.
     pub(super) fn text(&self, vendor: VendorId) -> String {
         let hosts = self.hosts();
-        let (size, dtype) = matmul(vendor);
+        let work = Workload::thorough(vendor);
         let mut text = format!(
-            "{} on {}: matmuls of {size} in {}, copies of {} MiB, messages of {} MiB both ways\n",
+            "{} on {}: matmuls of {} in {}, copies of {} MiB, messages of {} MiB both ways\n",
             counted(self.ranks.len(), "rank"),
             counted(hosts.len(), "host"),
-            dtype.name(),
-            COPY_BYTES >> 20,
+            work.size,
+            work.dtype.name(),
+            work.copy_bytes >> 20,
             MESSAGE_BYTES >> 20
         );
         let width = hosts.values().map(String::len).max().unwrap_or(0).max(8);
@@ -84,15 +86,6 @@ impl Nodes {
     }
 }
 
-// Three significant digits.
-pub(super) fn figures(number: f64) -> String {
-    let digits = 2 - number.abs().max(1e-9).log10().floor() as i32;
-    match digits {
-        ..=0 => format!("{number:.0}"),
-        _ => rounded(number, digits).to_string(),
-    }
-}
-
 fn of_range(numbers: impl Iterator<Item = f64>) -> String {
     let numbers: Vec<f64> = numbers.collect();
     let Spread { min, max, .. } = Spread::of(&numbers);
@@ -100,16 +93,5 @@ fn of_range(numbers: impl Iterator<Item = f64>) -> String {
         [] => "-".into(),
         [one] => figures(*one),
         _ => format!("{} .. {}", figures(min), figures(max)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_three_figures() {
-        let texts = [0.0512345, 1.2345, 12.345, 123.45, 12345.6].map(figures);
-        assert_eq!(texts, ["0.0512", "1.23", "12.3", "123", "12346"]);
     }
 }
