@@ -8,7 +8,7 @@ use grid::Degrees;
 use parallel::{Overlap, Reproducible, data::Sharding};
 use std::{path::Path, sync::Arc};
 use testkit::{
-    SCHEDULES, bits::check, config, edit_gpt, grids, on, serial, train, train_steps, train_with,
+    SCHEDULES, all_grids, bits::check, config, edit_gpt, on, serial, train, train_steps, train_with,
 };
 use train::{
     Config,
@@ -42,7 +42,7 @@ fn llama(mut config: Config) -> Config {
 // Those listed in the text, or all of up to 8 ranks.
 fn some(text: &str) -> Vec<Degrees> {
     match everything() {
-        true => grids(&[1, 2, 4, 8]),
+        true => all_grids(&[1, 2, 4, 8]),
         false => text.split(' ').map(|grid| grid.parse().unwrap()).collect(),
     }
 }
@@ -65,7 +65,7 @@ const FEW: &str = "x=2,y=2,z=2 y=2,z=2,pipeline=2 x=8 y=8 z=8 data=8 pipeline=8 
 fn gpt2_tied_with_dropout_on_every_grid() {
     let mut config = reproducible(Precision::F32);
     edit_gpt(&mut config, |model| model.dropout = 0.2);
-    check_all(&config, grids(&[2, 4, 8]));
+    check_all(&config, all_grids(&[2, 4, 8]));
 }
 
 #[test]

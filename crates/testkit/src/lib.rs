@@ -12,8 +12,8 @@ mod vendors;
 pub use nodes::ranks_on;
 pub use testing::{Difference, Outcome, difference};
 pub use training::{
-    config, edit_gpt, fixed_batch, fixed_tokens, gpt, grids, on, serial, train, train_on,
-    train_steps, train_with,
+    all_grids, config, edit_gpt, fixed_batch, fixed_tokens, gpt, grids, is_exhaustive, on, serial,
+    train, train_on, train_steps, train_with,
 };
 pub use vendors::{ranks_with, try_ranks_with};
 

@@ -3,7 +3,7 @@
 use crate::{contract::Open, nodes::ranks_on, ranks, vendors::ranks_with};
 use bootstrap::World;
 use families::GptConfig;
-use grid::{Degrees, factorisations};
+use grid::{Axis, Degrees, factorisations};
 use parallel::{Batch, Reproducible};
 use std::{ops::Range, path::Path};
 use tensor::Device;
@@ -35,9 +35,26 @@ pub fn config(precision: Precision) -> Config {
 }
 
 /// All grids of these numbers of ranks that fit [`config`]: on 8 ranks 50 of 56.
-pub fn grids(ranks: &[usize]) -> Vec<Degrees> {
+pub fn all_grids(ranks: &[usize]) -> Vec<Degrees> {
     let grids = ranks.iter().flat_map(|&ranks| factorisations(ranks));
     grids.filter(|grid| grid.context <= 3).collect()
+}
+
+/// The same, but on 8 ranks those that cut three axes in two alone, unless the tests are exhaustive: of the others, 4 ranks have the
+/// degrees, and `tests/parity.rs` has all.
+pub fn grids(ranks: &[usize]) -> Vec<Degrees> {
+    let mut grids = all_grids(ranks);
+    let is_told = |grid: &Degrees| {
+        let degrees = Axis::ALL.map(|axis| grid.get(axis));
+        degrees.iter().product::<usize>() < 8 || degrees.iter().all(|degree| *degree <= 2)
+    };
+    grids.retain(|grid| is_exhaustive() || is_told(grid));
+    grids
+}
+
+/// Whether the tests are to try everything: `FASCICLE_PARITY` is `all`. Grids of 8 ranks take two thirds of the time.
+pub fn is_exhaustive() -> bool {
+    std::env::var("FASCICLE_PARITY").is_ok_and(|value| value == "all")
 }
 
 /// The sizes of a GPT configuration.

@@ -34,7 +34,7 @@ const SOME: [&str; 12] = [
 ];
 
 fn grids() -> Vec<Degrees> {
-    if std::env::var("FASCICLE_PARITY").is_ok_and(|value| value == "all") {
+    if testkit::is_exhaustive() {
         return testkit::grids(&[1, 2, 4, 8]);
     }
     SOME.map(|text| text.parse().expect("a grid")).into()
