@@ -25,6 +25,7 @@ mod machine;
 mod numbers;
 mod output;
 mod overrides;
+mod past_run;
 mod planned;
 mod progress;
 mod ranks;

@@ -1,6 +1,7 @@
 //! Numbers formatted for people.
 
 use std::time::Duration;
+use train::speed::median;
 
 /// The most of any size of a tensor.
 pub(crate) const MOST_SIZE: usize = 1 << 24;
@@ -79,18 +80,6 @@ impl Spread {
             min,
             max,
         }
-    }
-}
-
-// The middle value, or the mean of the two in the middle; NaN if there are none.
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let half = sorted.len() / 2;
-    match (sorted.len(), sorted.len() % 2) {
-        (0, _) => f64::NAN,
-        (_, 1) => sorted[half],
-        _ => (sorted[half - 1] + sorted[half]) / 2.0,
     }
 }
 

@@ -28,7 +28,8 @@ const LONG_WAIT: Duration = Duration::from_millis(100);
 /// Shows a run's progress on stderr.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    facts: Facts,
+    // Of a run of another process there are none.
+    facts: Option<Facts>,
     state: Mutex<BarState>,
 }
 
@@ -52,9 +53,36 @@ impl Progress {
             last_line: None,
         };
         Progress {
-            facts,
+            facts: Some(facts),
             state: Mutex::new(state),
         }
+    }
+
+    /// Of a run of another process that has done these steps.
+    pub(crate) fn of_another(num_steps: u64, past: &[Record]) -> Progress {
+        let first_step = past.last().map_or(0, |record| record.step);
+        let mut state = BarState {
+            throughput: Throughput::new(num_steps),
+            num_steps,
+            tokens_per_step: 0,
+            bar: stderr().is_terminal().then(|| bar(first_step, num_steps)),
+            last_line: None,
+        };
+        past.iter().for_each(|record| state.count_another(record));
+        if let Some(last) = past.last() {
+            state.show(last);
+        }
+        Progress {
+            facts: None,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Shows a step of it.
+    pub(crate) fn show(&self, record: &Record) {
+        let mut state = self.state();
+        state.count_another(record);
+        state.show(record);
     }
 
     /// Prints a line, above the bar if there is one.
@@ -77,22 +105,21 @@ impl Progress {
 impl Observer for Progress {
     fn started(&self, started: &Started) {
         let mut state = self.state();
-        state.say(&self.facts.beginning(started));
+        if let Some(facts) = &self.facts {
+            state.say(&facts.beginning(started));
+        }
         state.throughput = Throughput::new(started.num_steps - started.first_step);
         (state.num_steps, state.tokens_per_step) =
             (started.num_steps, started.tokens_per_step as u64);
-        state.bar = stderr().is_terminal().then(|| bar(started));
+        state.bar = stderr()
+            .is_terminal()
+            .then(|| bar(started.first_step, started.num_steps));
     }
 
     fn step(&self, record: &Record) {
         let mut state = self.state();
-        let elapsed = Duration::try_from_secs_f64(record.step_s).unwrap_or_default();
-        let tokens = state.tokens_per_step;
-        state.throughput.update(tokens, elapsed);
-        match state.bar.clone() {
-            Some(bar) => state.move_bar(&bar, record),
-            None => state.line(record),
-        }
+        state.count(record);
+        state.show(record);
     }
 
     fn digest(&self, digest: &StepDigest) {
@@ -134,6 +161,24 @@ impl BarState {
         match &self.bar {
             Some(bar) => bar.suspend(|| output::note(line)),
             None => output::note(line),
+        }
+    }
+
+    fn count(&mut self, record: &Record) {
+        let elapsed = Duration::try_from_secs_f64(record.step_s).unwrap_or_default();
+        self.throughput.update(self.tokens_per_step, elapsed);
+    }
+
+    // The tokens of a step of another process follow from its record.
+    fn count_another(&mut self, record: &Record) {
+        self.tokens_per_step = (record.tokens_per_s * record.step_s).round() as u64;
+        self.count(record);
+    }
+
+    fn show(&mut self, record: &Record) {
+        match self.bar.clone() {
+            Some(bar) => self.move_bar(&bar, record),
+            None => self.line(record),
         }
     }
 
@@ -191,11 +236,11 @@ fn straggler(slow: &SlowRank, record: &SpeedRecord) -> String {
     )
 }
 
-fn bar(started: &Started) -> ProgressBar {
+fn bar(first_step: u64, num_steps: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = ProgressBar::new(started.num_steps).with_style(style.progress_chars("=> "));
-    bar.set_position(started.first_step);
+    let bar = ProgressBar::new(num_steps).with_style(style.progress_chars("=> "));
+    bar.set_position(first_step);
     bar
 }
 
@@ -211,6 +256,8 @@ mod tests {
             lr: 1e-3,
             tokens_per_s: 4096.0,
             step_s: 0.5,
+            tokens: 0,
+            time: 0.0,
             val_loss,
             digest: None,
             loss_scale: None,

@@ -130,11 +130,16 @@ pub fn host_name() -> String {
     }
 }
 
-/// The median; of an even number, the higher of the two in the middle. NaN of none.
-pub fn median(numbers: &[f64]) -> f64 {
-    let mut sorted = numbers.to_vec();
+/// The middle value, or the mean of the two in the middle; NaN if there are none.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+    let half = sorted.len() / 2;
+    match (sorted.len(), sorted.len() % 2) {
+        (0, _) => f64::NAN,
+        (_, 1) => sorted[half],
+        _ => (sorted[half - 1] + sorted[half]) / 2.0,
+    }
 }
 
 /// Seconds per call of each batch of calls between two waits. Batches that were too short serve as warm-up.

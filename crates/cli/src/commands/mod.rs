@@ -2,14 +2,18 @@
 
 pub(crate) mod bench;
 mod checkpoint;
+mod compare;
 mod config;
 mod diff;
 mod doctor;
 mod generate;
+mod metrics;
 mod plan;
 mod replay;
+mod report;
 mod supervise;
 mod train;
+mod watch;
 
 use crate::Registry;
 use crate::{failure::Outcome, launcher};
@@ -27,6 +31,14 @@ pub(crate) enum Command {
     /// Inspect, verify, digest, compare, audit, reshard or export checkpoints
     #[command(subcommand)]
     Checkpoint(checkpoint::Checkpoint),
+    /// Show the progress of a run that another process trains, until it ends
+    Watch(watch::Watch),
+    /// Put runs beside each other: losses, speed, and the settings that differ
+    Compare(compare::Compare),
+    /// Write a page with charts and settings of runs, as one HTML file
+    Report(report::Report),
+    /// Print the records of runs as CSV, or write them for TensorBoard
+    Metrics(metrics::Metrics),
     /// Find the first step, phase and tensor in which two runs differ, whatever their grids
     ///
     /// Compares the losses and the norms of the gradients in metrics.jsonl, and the digests in digests.jsonl, which a run
@@ -61,6 +73,14 @@ impl Command {
             Command::Generate(generate) => generate.run(registry),
             Command::Plan(plan) => launcher::refuse_many("plan").and_then(|()| plan.run(families)),
             Command::Checkpoint(checkpoint) => checkpoint.run(registry),
+            Command::Watch(watch) => launcher::refuse_many("watch").and_then(|()| watch.run()),
+            Command::Compare(compare) => {
+                launcher::refuse_many("compare").and_then(|()| compare.run())
+            }
+            Command::Report(report) => launcher::refuse_many("report").and_then(|()| report.run()),
+            Command::Metrics(metrics) => {
+                launcher::refuse_many("metrics").and_then(|()| metrics.run())
+            }
             Command::Diff(diff) => launcher::refuse_many("diff").and_then(|()| diff.run()),
             Command::Replay(replay) => {
                 launcher::refuse_many("replay").and_then(|()| replay.run(registry))

@@ -190,6 +190,8 @@ crate::section! {
         pub straggler_every: u64,
         /// The fraction of the median speed below which a rank is slow.
         pub straggler_below: f64,
+        /// Whether the numbers of each step are also written for TensorBoard, into `tensorboard/` in the run's folder.
+        pub tensorboard: bool,
     }
 }
 
@@ -230,6 +232,7 @@ impl Default for TrainingConfig {
             digest_every: 0,
             straggler_every: 0,
             straggler_below: 0.8,
+            tensorboard: false,
         }
     }
 }

@@ -1,23 +1,29 @@
 //! Metrics: the files that a run leaves for people and programs.
 //!
-//! Read in this order: [`Record`] (one step), [`LineWriter`] and [`read`] (`metrics.jsonl`, `digests.jsonl`), [`loss_plot`]
-//! (`loss.svg`), [`Throughput`] (the numbers of the progress bar), [`trace`] (`trace.json`, the activity of
+//! Read in this order: [`Record`] (one step), [`LineWriter`], [`read`] and [`Follower`] (`metrics.jsonl`, `digests.jsonl`, `speeds.jsonl`), [`loss_plot`]
+//! (`loss.svg`), [`EventWriter`] (TensorBoard), [`Throughput`] (the numbers of the progress bar), [`trace`] (`trace.json`, the activity of
 //! each stream over time). Nothing here measures: the trainer passes in the numbers.
 
 mod error;
+mod follower;
 #[cfg(feature = "plots")]
 mod plot;
 #[cfg(not(feature = "plots"))]
 #[path = "no_plot.rs"]
 mod plot;
 mod record;
+mod tensorboard;
 mod throughput;
 pub mod trace;
 mod writer;
 
 pub use error::{Error, Result};
+pub use follower::Follower;
 pub use plot::loss_plot;
+#[cfg(feature = "plots")]
+pub use plot::{Line, Point, chart};
 pub use record::{Record, Stepped, read};
+pub use tensorboard::EventWriter;
 pub use throughput::Throughput;
 pub use writer::LineWriter;
 

@@ -1,4 +1,4 @@
-//! `loss.svg`: the losses of a run over its steps.
+//! `loss.svg`, and other charts of runs over their steps.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,92 +11,143 @@ use crate::checkpoint::replace_file;
 /// Pixels of the full plot.
 const SIZE: (u32, u32) = (960, 540);
 
-/// Points of the training line; a longer run is averaged, because more points would only enlarge the file.
+/// Points of a thin line; a longer run is averaged, because more points would only enlarge the file.
 const MAX_POINTS: usize = 1500;
 
-/// Marks of the validation line; if there are more, only some are drawn.
+/// Marks of a line; if there are more, only some are drawn.
 const MAX_MARKS: usize = 150;
 
-/// Readable for the colour-blind, and in greyscale.
-const TRAINING: RGBColor = RGBColor(0x56, 0xB4, 0xE9);
-const VALIDATION: RGBColor = RGBColor(0xD5, 0x5E, 0x00);
+/// Readable for the colour-blind, and in greyscale. Source: Okabe and Ito, "Color universal design", 2008.
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0x56, 0xB4, 0xE9),
+    RGBColor(0xD5, 0x5E, 0x00),
+    RGBColor(0x00, 0x9E, 0x73),
+    RGBColor(0xCC, 0x79, 0xA7),
+    RGBColor(0x00, 0x72, 0xB2),
+    RGBColor(0xE6, 0x9F, 0x00),
+    RGBColor(0x00, 0x00, 0x00),
+];
 
-/// A step and its loss.
-type Point = (f64, f64);
+/// A step and its number.
+pub type Point = (f64, f64);
+
+/// A line of a chart.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its words in the legend.
+    pub name: String,
+    /// Steps and numbers in the order of steps. Numbers that are not finite are left out, and break a line without marks.
+    pub points: Vec<Point>,
+    /// The number of its colour: lines of one number look alike, but for their width.
+    pub colour: usize,
+    /// Whether it is thick and each point has a mark, as validations have.
+    pub is_marked: bool,
+}
+
+impl Line {
+    // The unbroken pieces that are drawn.
+    fn pieces(&self) -> Vec<Vec<Point>> {
+        match self.is_marked {
+            true => vec![thinned(&self.points)],
+            false => {
+                let per_point = self.points.len().div_ceil(MAX_POINTS).max(1);
+                self.points
+                    .split(|point| !point.1.is_finite())
+                    .filter(|piece| !piece.is_empty())
+                    .map(|piece| piece.chunks(per_point).map(mean).collect())
+                    .collect()
+            }
+        }
+    }
+}
 
 /// Draws training loss (thin) and validation loss (thick, with marks) over the steps.
 ///
-/// Losses that are not finite are left out, and break the training line. A browser never finds half of the
-/// file.
+/// A browser never finds half of the file.
 ///
 /// # Errors
 /// [`Error::NothingToPlot`] without a finite loss; [`Error::Plot`] from the library; [`Error::Io`].
 pub fn loss_plot(path: &Path, records: &[Record], title: &str) -> Result<()> {
-    let mut svg = String::new();
-    let curves = Curves::of(records);
-    let Some(frame) = curves.frame() else {
-        return Err(Error::NothingToPlot {
-            path: path.to_path_buf(),
-            num_records: records.len(),
-        });
-    };
-    draw(&mut svg, &curves, frame, title).map_err(|error| {
-        let (path, reason) = (path.to_path_buf(), error.to_string());
-        Error::Plot { path, reason }
+    let chart = chart(title, "loss (nats per token)", &losses(records));
+    let svg = chart.map_err(|reason| Error::Plot {
+        path: path.to_path_buf(),
+        reason,
+    })?;
+    let svg = svg.ok_or_else(|| Error::NothingToPlot {
+        path: path.to_path_buf(),
+        num_records: records.len(),
     })?;
     replace_file(path, svg.as_bytes()).map_err(|error| Error::io("writing", path, error))
 }
 
-/// What is drawn.
-struct Curves {
-    /// Unbroken pieces.
-    training: Vec<Vec<Point>>,
-    validation: Vec<Point>,
-}
-
-impl Curves {
-    fn of(records: &[Record]) -> Curves {
-        let per_point = records.len().div_ceil(MAX_POINTS).max(1);
-        let training = records
-            .split(|record| !record.loss.is_finite())
-            .filter(|piece| !piece.is_empty())
-            .map(|piece| piece.chunks(per_point).map(mean).collect())
-            .collect();
-        Curves {
-            training,
-            validation: validation(records),
-        }
-    }
-
-    /// The ranges of steps and losses that contain every point; `None` if there are none.
-    fn frame(&self) -> Option<(Range<f64>, Range<f64>)> {
-        let points = || self.training.iter().flatten().chain(&self.validation);
-        let steps = range(points().map(|point| point.0))?;
-        let losses = range(points().map(|point| point.1))?;
-        // Space above and below, so that no line coincides with the frame.
-        let room = (losses.end - losses.start) * 0.05;
-        Some((steps, losses.start - room..losses.end + room))
-    }
-}
-
-/// The validation losses, thinned from the end so that the last one always remains.
-fn validation(records: &[Record]) -> Vec<Point> {
-    let points = records
+/// The lines of a run's losses.
+fn losses(records: &[Record]) -> [Line; 2] {
+    let training = records
+        .iter()
+        .map(|record| (record.step as f64, record.loss));
+    let validation = records
         .iter()
         .filter_map(|record| Some((record.step as f64, record.val_loss?)));
-    let all: Vec<Point> = points.filter(|point| point.1.is_finite()).collect();
+    let line = |name: &str, colour, is_marked, points| Line {
+        name: name.into(),
+        points,
+        colour,
+        is_marked,
+    };
+    [
+        line("training", 0, false, training.collect()),
+        line("validation", 1, true, validation.collect()),
+    ]
+}
+
+/// Draws lines over steps, as SVG; nothing if no number is finite.
+///
+/// # Errors
+/// The drawing library's word.
+pub fn chart(
+    title: &str,
+    quantity: &str,
+    lines: &[Line],
+) -> std::result::Result<Option<String>, String> {
+    let lines: Vec<(&Line, Vec<Vec<Point>>)> =
+        lines.iter().map(|line| (line, line.pieces())).collect();
+    let Some(frame) = frame(&lines) else {
+        return Ok(None);
+    };
+    let mut svg = String::new();
+    draw(&mut svg, &lines, frame, [title, quantity]).map_err(|error| error.to_string())?;
+    Ok(Some(svg))
+}
+
+/// The ranges of steps and numbers that contain every point; `None` if there are none.
+fn frame(lines: &[(&Line, Vec<Vec<Point>>)]) -> Option<(Range<f64>, Range<f64>)> {
+    let points = || lines.iter().flat_map(|(_, pieces)| pieces).flatten();
+    let steps = range(points().map(|point| point.0))?;
+    let numbers = range(points().map(|point| point.1))?;
+    // Space above and below, so that no line coincides with the frame.
+    let room = (numbers.end - numbers.start) * 0.05;
+    Some((steps, numbers.start - room..numbers.end + room))
+}
+
+/// The finite points, thinned from the end so that the last one always remains.
+fn thinned(points: &[Point]) -> Vec<Point> {
+    let all: Vec<Point> = points
+        .iter()
+        .copied()
+        .filter(|point| point.1.is_finite())
+        .collect();
     all.rchunks(all.len().div_ceil(MAX_MARKS).max(1))
         .rev()
         .filter_map(|group| group.last().copied())
         .collect()
 }
 
-/// The mean of a few records.
-fn mean(records: &[Record]) -> Point {
-    let (count, middle) = (records.len() as f64, &records[records.len() / 2]);
+/// The mean of a few points.
+fn mean(points: &[Point]) -> Point {
+    let count = points.len() as f64;
     (
-        middle.step as f64,
-        records.iter().map(|record| record.loss / count).sum(),
+        points[points.len() / 2].0,
+        points.iter().map(|point| point.1 / count).sum(),
     )
 }
 
@@ -116,9 +167,9 @@ type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
 fn draw(
     svg: &mut String,
-    curves: &Curves,
+    lines: &[(&Line, Vec<Vec<Point>>)],
     frame: (Range<f64>, Range<f64>),
-    title: &str,
+    [title, quantity]: [&str; 2],
 ) -> DrawResult {
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
@@ -130,31 +181,27 @@ fn draw(
         .build_cartesian_2d(frame.0, frame.1)?;
     let mut mesh = chart.configure_mesh();
     mesh.x_desc("step")
-        .y_desc("loss (nats per token)")
+        .y_desc(quantity)
         .axis_desc_style(("sans-serif", 19));
     mesh.label_style(("sans-serif", 17))
         .light_line_style(WHITE)
         .bold_line_style(BLACK.mix(0.12));
     mesh.x_label_formatter(&|step| format!("{step:.0}"))
-        .y_label_formatter(&|loss| label(*loss))
+        .y_label_formatter(&|number| label(*number))
         .draw()?;
-    for (index, piece) in curves.training.iter().enumerate() {
-        let line = chart.draw_series(LineSeries::new(
-            piece.iter().copied(),
-            TRAINING.stroke_width(1),
-        ))?;
-        if index == 0 {
-            line.label("training")
-                .legend(|place| legend(place, TRAINING.stroke_width(1)));
+    for (line, pieces) in lines {
+        let colour = COLOURS[line.colour % COLOURS.len()];
+        let (width, mark) = if line.is_marked { (3, 4) } else { (1, 0) };
+        let style = colour.stroke_width(width);
+        for (index, piece) in pieces.iter().filter(|piece| !piece.is_empty()).enumerate() {
+            let series = LineSeries::new(piece.iter().copied(), style).point_size(mark);
+            let drawn = chart.draw_series(series)?;
+            if index == 0 {
+                drawn
+                    .label(line.name.as_str())
+                    .legend(move |place| legend(place, style));
+            }
         }
-    }
-    if !curves.validation.is_empty() {
-        let style = VALIDATION.stroke_width(3);
-        let line = LineSeries::new(curves.validation.iter().copied(), style).point_size(4);
-        chart
-            .draw_series(line)?
-            .label("validation")
-            .legend(move |place| legend(place, style));
     }
     let mut labels = chart.configure_series_labels();
     labels
@@ -174,13 +221,13 @@ fn legend((x, y): (i32, i32), style: ShapeStyle) -> PathElement<(i32, i32)> {
 }
 
 /// As many digits as needed to distinguish labels.
-fn label(loss: f64) -> String {
-    match loss.abs() {
-        size if size == 0.0 || (0.01..10_000.0).contains(&size) => format!("{loss:.3}")
+fn label(number: f64) -> String {
+    match number.abs() {
+        size if size == 0.0 || (0.01..10_000.0).contains(&size) => format!("{number:.3}")
             .trim_end_matches('0')
             .trim_end_matches('.')
             .to_owned(),
-        _ => format!("{loss:.2e}"),
+        _ => format!("{number:.2e}"),
     }
 }
 
@@ -236,7 +283,7 @@ mod tests {
     #[test]
     fn long_runs_make_small_files() {
         assert!(plot(&falling(100_000)).len() < 120_000);
-        assert!(Curves::of(&falling(100_000)).training[0].len() <= MAX_POINTS);
+        assert!(losses(&falling(100_000))[0].pieces()[0].len() <= MAX_POINTS);
     }
 
     #[test]
@@ -248,7 +295,7 @@ mod tests {
                     ..sample(step, 2.0)
                 })
                 .collect();
-            let validation = validation(&records);
+            let validation = losses(&records)[1].pieces().swap_remove(0);
             assert!(validation.len() <= MAX_MARKS);
             assert_eq!(validation.last(), Some(&(steps as f64, 2.0)));
         }
@@ -266,7 +313,7 @@ mod tests {
         let mut records = falling(100);
         records[40].loss = f64::NAN;
         records[41].val_loss = Some(f64::INFINITY);
-        assert_eq!(Curves::of(&records).training.len(), 2);
+        assert_eq!(losses(&records)[0].pieces().len(), 2);
         assert!(!plot(&records).contains("NaN"));
     }
 

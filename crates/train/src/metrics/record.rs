@@ -29,6 +29,13 @@ pub struct Record {
     /// Duration of the step in seconds.
     #[serde(deserialize_with = "number_or_nan")]
     pub step_s: f64,
+    /// Tokens that the run has trained on, from its first step to the end of this one; if the data is not text, rows. 0 in the
+    /// files of earlier releases.
+    #[serde(default)]
+    pub tokens: u64,
+    /// The time at the end of the step, in seconds since 1970; 0 in the files of earlier releases.
+    #[serde(default, deserialize_with = "number_or_nan")]
+    pub time: f64,
     /// Validation loss, on steps with a validation.
     #[serde(
         default,
@@ -121,6 +128,8 @@ pub(super) fn sample(step: u64, loss: f64) -> Record {
         lr,
         tokens_per_s,
         step_s,
+        tokens: 2048 * step,
+        time: 1.5e9,
         val_loss: None,
         digest: None,
         loss_scale: None,
@@ -141,7 +150,7 @@ mod tests {
         let json = serde_json::to_string(&sample(3, 2.5)).unwrap();
         assert_eq!(
             json,
-            r#"{"step":3,"loss":2.5,"grad_norm":1.5,"lr":0.001,"tokens_per_s":2048.0,"step_s":0.5}"#
+            r#"{"step":3,"loss":2.5,"grad_norm":1.5,"lr":0.001,"tokens_per_s":2048.0,"step_s":0.5,"tokens":6144,"time":1500000000.0}"#
         );
         let full = Record {
             val_loss: Some(2.25),

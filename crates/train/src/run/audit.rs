@@ -23,7 +23,7 @@ use tensor::Device;
 
 /// Keys outside of [`FREE_TABLES`] that decide neither a loss nor a weight where sums are reproducible on any grid. The content
 /// of the data is compared by its fingerprint.
-pub const IDLE_KEYS: [&str; 17] = [
+pub const IDLE_KEYS: [&str; 18] = [
     "data.path",
     "data.extensions",
     "data.token_type",
@@ -41,6 +41,7 @@ pub const IDLE_KEYS: [&str; 17] = [
     "training.digest_every",
     "training.straggler_every",
     "training.straggler_below",
+    "training.tensorboard",
 ];
 
 /// Keys of [`FREE_TABLES`] that decide no bit even where the bits depend on the grid.

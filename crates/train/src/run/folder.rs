@@ -28,6 +28,14 @@ impl RunLock {
             Ok(()) | Err(TryLockError::Error(_)) => Ok(RunLock { _file: file }),
         }
     }
+
+    /// Whether another program writes into a run's folder. A file system without locks does not tell, and the answer is yes.
+    pub fn is_held(dir: &Path) -> bool {
+        match File::open(dir.join(".lock")) {
+            Ok(file) => file.try_lock_shared().is_err(),
+            Err(_) => false,
+        }
+    }
 }
 
 impl Run {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FREE_TABLES: [&str; 3] = ["parallel", "device", "placement"];
 
 /// Other keys that a resumed run may change. The data may move: its content is compared.
-pub const FREE_KEYS: [&str; 28] = [
+pub const FREE_KEYS: [&str; 29] = [
     "data.path",
     "data.extensions",
     "data.token_type",
@@ -38,6 +38,7 @@ pub const FREE_KEYS: [&str; 28] = [
     "training.digest_every",
     "training.straggler_every",
     "training.straggler_below",
+    "training.tensorboard",
 ];
 
 /// Compares a run with the checkpoint from which it resumes: settings, tokenizer and data.

@@ -7,14 +7,14 @@ use crate::{
     checkpoint::Reader,
     config::BitsChoice,
     data::Tokenizer,
-    metrics::Record,
+    metrics::{self, Record},
     trainer::{Attached, StepDone, Trainer, disk_work},
 };
 use bootstrap::World;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Instant,
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 use tensor::Device;
 
@@ -124,7 +124,7 @@ impl Run {
         })
     }
 
-    // The record of a step, before any validation.
+    // The record of a step, before any validation; its session counts the tokens.
     pub(super) fn record(&self, trainer: &Trainer, done: &StepDone) -> Record {
         Record {
             step: done.result.step + 1,
@@ -133,6 +133,11 @@ impl Run {
             lr: done.result.rate,
             tokens_per_s: self.tokens_per_step() as f64 / done.seconds,
             step_s: done.seconds,
+            tokens: 0,
+            time: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs_f64(),
             val_loss: None,
             digest: trainer.digest().map(|digest| digest.digest.clone()),
             loss_scale: trainer.adapted_loss_scale().map(|_| done.result.loss_scale),
@@ -158,6 +163,16 @@ impl Run {
     pub(super) fn tokens_per_step(&self) -> usize {
         let per_row = self.config.model.text().map_or(1, |text| text.context);
         self.config.training.batch * per_row
+    }
+
+    // Tokens of the first steps, whose batches may have had another size, by the last of their records.
+    pub(super) fn tokens_before(&self, step: u64) -> u64 {
+        let records = metrics::read::<Record>(&self.dir.join("metrics.jsonl")).unwrap_or_default();
+        let last = records.iter().rev().find(|record| record.step <= step);
+        match last.filter(|record| record.tokens > 0) {
+            Some(last) => last.tokens + (step - last.step) * self.tokens_per_step() as u64,
+            None => step * self.tokens_per_step() as u64,
+        }
     }
 
     pub(super) fn data_name(&self) -> String {

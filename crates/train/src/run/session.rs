@@ -8,7 +8,7 @@ use crate::{
     Error, Result,
     checkpoint::Retention,
     digest::StepDigest,
-    metrics::{LineWriter, Record, Stepped},
+    metrics::{EventWriter, LineWriter, Record, Stepped},
     trainer::{
         Attached, Callback, CheckpointDone, CheckpointWriter, PeakMemory, StepDone, Trainer,
     },
@@ -25,6 +25,9 @@ pub(super) struct Session<'a> {
     // On rank 0, unless the disk refused them.
     records: Option<LineWriter<Record>>,
     digests: Option<LineWriter<StepDigest>>,
+    board: Option<EventWriter>,
+    // Trained on so far.
+    tokens: u64,
     speeds: Option<LineWriter<SpeedRecord>>,
     stragglers: Stragglers,
     has_told_copies: bool,
@@ -99,6 +102,8 @@ impl<'a> Session<'a> {
             is_first: world.rank() == 0,
             records: None,
             digests: None,
+            board: None,
+            tokens: 0,
             speeds: None,
             stragglers: Stragglers::default(),
             has_told_copies: false,
@@ -109,6 +114,14 @@ impl<'a> Session<'a> {
         };
         if session.is_first {
             session.records = session.lines("metrics.jsonl", first_step)?;
+            session.tokens = run.tokens_before(first_step);
+            if training.tensorboard {
+                let board = EventWriter::create(&run.dir.join("tensorboard"), first_step);
+                match board {
+                    Ok(board) => session.board = Some(board),
+                    Err(error) => session.tolerate(Err(error.into()))?,
+                }
+            }
             let digests = run.dir.join("digests.jsonl");
             if training.digest_every > 0 || digests.exists() {
                 session.digests = session.lines("digests.jsonl", first_step)?;
@@ -134,8 +147,14 @@ impl<'a> Session<'a> {
             record.val_loss = trainer.validate_until(&*self.run.data, || self.stop.asked())?;
             is_stopped = record.val_loss.is_none() && !is_last;
         }
+        self.tokens += self.run.tokens_per_step() as u64;
+        record.tokens = self.tokens;
         if let Some(Err(error)) = self.records.as_mut().map(|records| records.write(&record)) {
             self.records = None;
+            self.tolerate(Err(error.into()))?;
+        }
+        if let Some(Err(error)) = self.board.as_mut().map(|board| board.write(&record)) {
+            self.board = None;
             self.tolerate(Err(error.into()))?;
         }
         if self.is_first {

@@ -1,0 +1,117 @@
+//! `fascicle metrics`: the records of runs for other programs.
+
+use crate::{
+    failure::{Failure, Outcome},
+    output,
+    past_run::PastRun,
+};
+use clap::Args;
+use std::{fmt::Write, path::PathBuf};
+use train::metrics::{EventWriter, Record};
+
+/// Arguments of `fascicle metrics`.
+#[derive(Args, Debug)]
+pub(crate) struct Metrics {
+    /// Run directories
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// Write event files for TensorBoard instead, in a folder of each run's name in this one
+    #[arg(long, value_name = "DIR")]
+    tensorboard: Option<PathBuf>,
+}
+
+/// The columns of a table, in their order.
+const COLUMNS: &str =
+    "run,step,loss,val_loss,grad_norm,lr,tokens,tokens_per_s,step_s,time,loss_scale";
+
+impl Metrics {
+    /// Prints the table, or writes the files.
+    pub(crate) fn run(&self) -> Outcome {
+        let runs = PastRun::read_all(&self.runs)?;
+        let Some(board) = &self.tensorboard else {
+            return output::result(&table(&runs));
+        };
+        for run in &runs {
+            let folder = board.join(&run.name);
+            // TensorBoard would draw two files of one run over each other.
+            if folder.exists() {
+                let folder = folder.display();
+                return Err(Failure::Usage(format!(
+                    "--tensorboard: {folder} exists, needs a folder without the run's files"
+                )));
+            }
+            let mut events = EventWriter::create(&folder, 0).map_err(Failure::run)?;
+            for record in &run.records {
+                events.write(record).map_err(Failure::run)?;
+            }
+            output::result(&folder.display().to_string())?;
+        }
+        Ok(())
+    }
+}
+
+fn table(runs: &[PastRun]) -> String {
+    let mut table = COLUMNS.to_owned();
+    for run in runs {
+        let name = quoted(&run.name);
+        for record in &run.records {
+            let _ = write!(table, "\n{name},{}", line(record));
+        }
+    }
+    table
+}
+
+fn line(record: &Record) -> String {
+    let some = |number: Option<f64>| number.map_or_else(String::new, |number| number.to_string());
+    let cells = [
+        record.step.to_string(),
+        record.loss.to_string(),
+        some(record.val_loss),
+        record.grad_norm.to_string(),
+        record.lr.to_string(),
+        record.tokens.to_string(),
+        record.tokens_per_s.to_string(),
+        record.step_s.to_string(),
+        record.time.to_string(),
+        some(record.loss_scale),
+    ];
+    cells.join(",")
+}
+
+// As RFC 4180 has it.
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::past_run::sample;
+
+    #[test]
+    fn a_table_has_a_line_for_each_step() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("a,b");
+        std::fs::create_dir(&run).unwrap();
+        sample(&run, &[3.0, f64::NAN], "");
+        let runs = PastRun::read_all(&[run]).unwrap();
+        let table = table(&runs);
+        let lines: Vec<&str> = table.lines().collect();
+        let columns = COLUMNS.split(',').count();
+        assert_eq!(
+            lines[1..],
+            [
+                "\"a,b\",1,3,,1,0.001,500,1000,0.5,1700000001,",
+                "\"a,b\",2,NaN,NaN,1,0.001,1000,1000,0.5,1700000002,"
+            ]
+        );
+        assert_eq!(
+            lines[1].split(',').count(),
+            columns + 1,
+            "the name has one more"
+        );
+    }
+}

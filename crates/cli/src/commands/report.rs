@@ -1,0 +1,219 @@
+//! `fascicle report`: runs as one HTML file.
+
+use super::compare::Comparison;
+use crate::{
+    failure::{Failure, Outcome},
+    output,
+    past_run::PastRun,
+};
+use clap::Args;
+use std::{fmt::Write, path::PathBuf};
+use train::{
+    checkpoint::replace_file,
+    metrics::{self, Line, Record, chart},
+    run::{PATIENCE, SpeedRecord},
+};
+
+/// Arguments of `fascicle report`.
+#[derive(Args, Debug)]
+pub(crate) struct Report {
+    /// Run directories, finished or not
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// File to write; by default report.html in the directory of the first run
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// A quantity with its unit, and its number in a step.
+type Quantity = (&'static str, &'static str, fn(&Record) -> f64);
+
+/// What has a chart beside the losses.
+const QUANTITIES: [Quantity; 3] = [
+    ("Speed", "tokens/s", |record| record.tokens_per_s),
+    ("Norm of the gradient", "before clipping", |record| {
+        record.grad_norm
+    }),
+    ("Learning rate", "rate", |record| record.lr),
+];
+
+const STYLE: &str = "body { font: 16px/1.5 sans-serif; max-width: 960px; margin: 2em auto; padding: 0 1em; color: #222 }
+h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin-top: 2em }
+svg { width: 100%; height: auto }
+table { border-collapse: collapse } td, th { padding: .2em .8em; text-align: right; border-bottom: 1px solid #ddd }
+td:first-child, th:first-child { text-align: left; padding-left: 0 } .scroll { overflow-x: auto }";
+
+impl Report {
+    /// Writes the file, and prints its name.
+    pub(crate) fn run(&self) -> Outcome {
+        let runs = PastRun::read_all(&self.runs)?;
+        let out = match &self.out {
+            Some(out) => out.clone(),
+            None => runs[0].dir.join("report.html"),
+        };
+        let page = page(&runs)?;
+        let refused = |error| Failure::Run(format!("{}: {error}", out.display()));
+        replace_file(&out, page.as_bytes()).map_err(refused)?;
+        output::result(&out.display().to_string())
+    }
+}
+
+fn page(runs: &[PastRun]) -> Outcome<String> {
+    let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
+    let title = escaped(&names.join(", "));
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\n<style>\n{STYLE}\n</style></head>\n<body>\n<h1>{title}</h1>\n"
+    );
+    let comparison = Comparison::of(runs);
+    table(&mut page, &comparison.rows());
+    section(&mut page, "Loss", "nats per token", &losses(runs))?;
+    for (title, unit, of) in QUANTITIES {
+        let lines = runs.iter().enumerate().map(|(index, run)| Line {
+            name: run.name.clone(),
+            points: points(run, |record| Some(of(record))),
+            colour: index,
+            is_marked: false,
+        });
+        section(&mut page, title, unit, &lines.collect::<Vec<_>>())?;
+    }
+    stragglers(&mut page, runs);
+    let (heading, settings) = match runs {
+        [run] => {
+            let row = |(key, value): (&String, &String)| (key.clone(), vec![value.clone()]);
+            ("Settings", run.settings.iter().map(row).collect())
+        }
+        _ => ("Settings that differ", comparison.settings_rows()),
+    };
+    if !settings.is_empty() {
+        let _ = writeln!(page, "<h2>{heading}</h2>");
+        let mut named = vec![(
+            String::new(),
+            names.iter().map(|name| (*name).into()).collect(),
+        )];
+        named.extend(settings);
+        table(&mut page, &named);
+    }
+    page.push_str("</body></html>\n");
+    Ok(page)
+}
+
+fn points(run: &PastRun, of: impl Fn(&Record) -> Option<f64>) -> Vec<(f64, f64)> {
+    let points = run
+        .records
+        .iter()
+        .filter_map(|record| Some((record.step as f64, of(record)?)));
+    points.collect()
+}
+
+// Training and validation of one run in colours of their own; of several, each run in its colour.
+fn losses(runs: &[PastRun]) -> Vec<Line> {
+    let lines = |(index, run): (usize, &PastRun)| {
+        let (name, validation) = match runs {
+            [_] => (String::new(), 1),
+            _ => (format!("{}, ", run.name), index),
+        };
+        [
+            Line {
+                name: format!("{name}training"),
+                points: points(run, |record| Some(record.loss)),
+                colour: index,
+                is_marked: false,
+            },
+            Line {
+                name: format!("{name}validation"),
+                points: points(run, |record| record.val_loss),
+                colour: validation,
+                is_marked: true,
+            },
+        ]
+    };
+    runs.iter().enumerate().flat_map(lines).collect()
+}
+
+fn section(page: &mut String, title: &str, unit: &str, lines: &[Line]) -> Outcome {
+    let drawn = chart("", unit, lines).map_err(Failure::run)?;
+    if let Some(svg) = drawn {
+        let _ = writeln!(page, "<h2>{title}</h2>\n{svg}");
+    }
+    Ok(())
+}
+
+// Ranks that were slow for long.
+fn stragglers(page: &mut String, runs: &[PastRun]) {
+    let mut rows = Vec::new();
+    for run in runs {
+        let path = run.dir.join("speeds.jsonl");
+        for record in metrics::read::<SpeedRecord>(&path).unwrap_or_default() {
+            for slow in record.slow.iter().filter(|slow| slow.times == PATIENCE) {
+                let cells = [
+                    record.step.to_string(),
+                    format!("{} on {}", slow.rank, slow.host),
+                    format!("{:.2}", slow.tflops / record.tflops),
+                    format!("{:.2}", slow.copy_gbps / record.copy_gbps),
+                ];
+                rows.push((run.name.clone(), cells.to_vec()));
+            }
+        }
+    }
+    if !rows.is_empty() {
+        let head = [
+            "step",
+            "rank",
+            "matmul, of the median",
+            "copy, of the median",
+        ];
+        rows.insert(0, (String::new(), head.map(str::to_owned).to_vec()));
+        page.push_str("<h2>Ranks that became slow</h2>\n");
+        table(page, &rows);
+    }
+}
+
+// The first row is the head.
+fn table(page: &mut String, rows: &[(String, Vec<String>)]) {
+    page.push_str("<div class=\"scroll\"><table>\n");
+    for (index, (name, cells)) in rows.iter().enumerate() {
+        let kind = if index == 0 { "th" } else { "td" };
+        let cells = std::iter::once(name).chain(cells);
+        let cells: String = cells
+            .map(|cell| format!("<{kind}>{}</{kind}>", escaped(cell)))
+            .collect();
+        let _ = writeln!(page, "<tr>{cells}</tr>");
+    }
+    page.push_str("</table></div>\n");
+}
+
+fn escaped(text: &str) -> String {
+    let escape = |letter| match letter {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '"' => "&quot;".to_owned(),
+        letter => letter.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::past_run::sample;
+
+    #[test]
+    fn a_page_has_charts_tables_and_no_markup_of_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let dirs = ["<b>one", "two"].map(|name| dir.path().join(name));
+        for (index, dir) in dirs.iter().enumerate() {
+            std::fs::create_dir(dir).unwrap();
+            let config = format!("[training]\nlearning_rate = {index}.5\n");
+            sample(dir, &[3.0, 2.5, 2.0], &config);
+        }
+        let runs = PastRun::read_all(&dirs).unwrap();
+        let both = page(&runs).unwrap();
+        assert_eq!(both.matches("<svg").count(), 1 + QUANTITIES.len());
+        assert!(both.contains("Settings that differ") && both.contains("<td>0.5</td><td>1.5</td>"));
+        assert!(both.contains("&lt;b&gt;one") && !both.contains("<b>one"));
+        let one = page(&runs[..1]).unwrap();
+        assert!(one.contains("<h2>Settings</h2>") && one.contains("validation"));
+        assert!(!one.contains("became slow"));
+    }
+}
