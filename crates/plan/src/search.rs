@@ -22,8 +22,10 @@ use std::{
 };
 use train::{ModelConfig, config::MemoryMode};
 
-/// Number of simulations that are made even when the time is up.
+/// Number of simulations that are made even when the time is up, unless it has been up for long: a step of thousands of
+/// micro-batches takes a minute to simulate.
 const FEWEST: usize = 12;
+const LONG: u32 = 10;
 
 /// An estimate is worth a simulation up to this multiple of the fastest simulated step. The estimates we tried
 /// lie within 12 % of the simulated time.
@@ -72,7 +74,8 @@ pub fn plan(model: impl Into<ModelConfig>, machine: &Machine, devices: usize) ->
 /// beyond them.
 ///
 /// # Cost
-/// The request's budget, plus the end of the simulations then in progress.
+/// The request's budget or the first dozen simulations, but no more than ten times the budget, plus the end of the simulations then in
+/// progress.
 /// # Errors
 /// Those of [`Request::check`]; [`Error::Grid`], [`Error::WorldSize`] or [`Error::NoGrid`] if no grid divides the
 /// model; [`Error::OutOfReach`] with the smallest sufficient number of devices if nothing fits the memory;
@@ -166,7 +169,9 @@ fn simulate_all(request: &Request, candidates: &[Estimated]) -> Result<Vec<Outco
             let Some((estimate, candidate)) = candidates.get(index).filter(|_| index < MOST) else {
                 return;
             };
-            let late = index >= FEWEST && begun.elapsed() > request.budget;
+            let spent = begun.elapsed();
+            let late = spent > request.budget
+                && (index >= FEWEST || spent > request.budget.saturating_mul(LONG));
             if late && !lock(&found).is_empty() {
                 return;
             }

@@ -134,7 +134,7 @@ impl Comparison {
                 run.best_step.map_or_else(none, grouped)
             }),
         ];
-        if let Some(step) = self.common_step {
+        if let Some(step) = self.common_step.filter(|_| self.runs.len() > 1) {
             rows.push(row(
                 &format!("validation loss after step {}", grouped(step)),
                 &|run| run.common_validation.map_or_else(none, nats),

@@ -100,7 +100,7 @@ fn losses(records: &[Record]) -> [Line; 2] {
     ]
 }
 
-/// Draws lines over steps, as SVG; nothing if no number is finite.
+/// Draws lines over steps, as SVG, under a title if it is not empty; nothing if no number is finite.
 ///
 /// # Errors
 /// The drawing library's word.
@@ -173,11 +173,14 @@ fn draw(
 ) -> DrawResult {
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&root)
-        .caption(title, ("sans-serif", 26))
+    let mut builder = ChartBuilder::on(&root);
+    if !title.is_empty() {
+        builder.caption(title, ("sans-serif", 26));
+    }
+    let mut chart = builder
         .margin(16)
         .x_label_area_size(46)
-        .y_label_area_size(64)
+        .y_label_area_size(80)
         .build_cartesian_2d(frame.0, frame.1)?;
     let mut mesh = chart.configure_mesh();
     mesh.x_desc("step")
@@ -222,11 +225,19 @@ fn legend((x, y): (i32, i32), style: ShapeStyle) -> PathElement<(i32, i32)> {
 
 /// As many digits as needed to distinguish labels.
 fn label(number: f64) -> String {
+    let rounded = |number: f64, digits: usize, unit: &str| {
+        let text = format!("{number:.digits$}");
+        let text = match text.contains('.') {
+            true => text.trim_end_matches('0').trim_end_matches('.'),
+            false => &text,
+        };
+        format!("{text}{unit}")
+    };
     match number.abs() {
-        size if size == 0.0 || (0.01..10_000.0).contains(&size) => format!("{number:.3}")
-            .trim_end_matches('0')
-            .trim_end_matches('.')
-            .to_owned(),
+        size if size == 0.0 || (0.01..1e4).contains(&size) => rounded(number, 3, ""),
+        size if (1e-4..0.01).contains(&size) => rounded(number, 5, ""),
+        size if (1e4..1e7).contains(&size) => rounded(number / 1e3, 1, "k"),
+        size if (1e7..1e10).contains(&size) => rounded(number / 1e6, 1, "M"),
         _ => format!("{number:.2e}"),
     }
 }
@@ -334,8 +345,13 @@ mod tests {
     #[test]
     fn labels_stay_short() {
         assert_eq!(
-            [2.5, 3.0, 0.125, 0.0, 1.0e-5, 25_000.0].map(label),
-            ["2.5", "3", "0.125", "0", "1.00e-5", "2.50e4"]
+            [
+                2.5, 3.0, 0.125, 0.0, 1.0e-5, 0.0025, 10_000.0, 25_500.0, 1.2e7, 1e12
+            ]
+            .map(label),
+            [
+                "2.5", "3", "0.125", "0", "1.00e-5", "0.0025", "10k", "25.5k", "12M", "1.00e12"
+            ]
         );
     }
 }
