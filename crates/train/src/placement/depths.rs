@@ -23,8 +23,8 @@ use parallel::{
 /// Those that the configuration states, or the cut whose slowest part takes the least time: its work, which is the total of
 /// the counted work by the segments' costs, and the messages that it receives. The machine gives rates and links; without one,
 /// a laptop stands for it. Within `device.memory_limit`, or the memory of the machine if one is given, each stage has room
-/// for what it holds and for its micro-batches in flight; where no cut has, time alone decides, and the run reports what it
-/// lacks.
+/// for what it holds and for its micro-batches in flight: the fastest cut is taken if it fits, otherwise the fastest that does. Where
+/// none does, time alone decides, and the run reports what it lacks.
 ///
 /// # Errors
 /// [`Error::Setting`] for stated numbers that do not fit the model or the schedule, for more parts
@@ -64,18 +64,17 @@ pub fn depths(config: &Config, work: &Work, machine: Option<&Machine>) -> Result
                 .into_iter()
                 .flatten()
                 .min();
-            let mut profile = step.profile(work, limit)?;
+            let profile = step.profile(work, limit)?;
             let in_flight = kind.in_flight(num_stages, config.training.micro_batches);
             let in_flight = in_flight.unwrap_or_else(|_| vec![1; stages.num_parts()]);
-            match partition(&profile, stages, &in_flight) {
-                Ok(parts) => parts,
-                Err(_) => {
-                    profile.memory = None;
-                    match partition(&profile, stages, &in_flight) {
-                        Ok(parts) => parts,
-                        Err(_) => by_cost()?,
-                    }
-                }
+            let by_time = Profile {
+                memory: None,
+                ..profile.clone()
+            };
+            match partition(&by_time, stages, &in_flight) {
+                Ok(parts) if profile.fits(&parts, stages, &in_flight) => parts,
+                Ok(parts) => partition(&profile, stages, &in_flight).unwrap_or(parts),
+                Err(_) => by_cost()?,
             }
         }
     };

@@ -14,6 +14,22 @@ pub struct Profile {
     pub memory: Option<ProfiledMemory>,
 }
 
+impl Profile {
+    /// Whether the memory that every stage needs for its parts is within the limit, if there is one.
+    pub fn fits(&self, parts: &[Range<usize>], stages: Stages, in_flight: &[usize]) -> bool {
+        let Some(memory) = &self.memory else {
+            return true;
+        };
+        let mut needed = vec![0.0; stages.number];
+        for (part, items) in parts.iter().enumerate() {
+            let held: f64 = memory.held[items.clone()].iter().sum();
+            let kept: f64 = memory.kept[items.clone()].iter().sum();
+            needed[stages.location(part).stage] += held + in_flight[part] as f64 * kept;
+        }
+        needed.iter().all(|bytes| *bytes <= memory.limit)
+    }
+}
+
 /// A tensor that an item hands to later ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfiledWire {
@@ -55,8 +71,8 @@ pub fn balance(costs: &[f64], parts: usize) -> Result<Vec<Range<usize>>> {
 ///
 /// A part takes the time of its items, and of the messages that it receives: each wire that enters it, unless the part before it is
 /// on its stage, and, once, the gradient of each wire that leaves it, unless the next part is. It needs the memory that its items hold, and what they keep for the most micro-batches that are
-/// `in_flight[part]` at a time; the parts of a stage have equal shares of its memory. `in_flight` is read only if memory is
-/// limited.
+/// `in_flight[part]` at a time; the parts of a stage have equal shares of its memory, so a cut without that limit may
+/// [fit](Profile::fits) too. `in_flight` is read only if memory is limited.
 ///
 /// The largest time is exact, not a heuristic. Among the partitions that reach it, the one with the most even
 /// times of items is chosen (smallest sum of squares). Among equals, the one with the shortest first range is chosen,
@@ -115,6 +131,32 @@ pub fn partition(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cut_may_fit_although_its_parts_have_unequal_shares() {
+        let memory = |limit| {
+            Some(ProfiledMemory {
+                limit,
+                held: vec![6.0, 1.0, 1.0, 1.0],
+                kept: vec![0.5; 4],
+            })
+        };
+        let stages = Stages {
+            chunks: 2,
+            ..Stages::plain(2)
+        };
+        let in_flight = [2, 1, 1, 1];
+        let profile = |limit| Profile {
+            times: vec![1.0; 4],
+            memory: memory(limit),
+            ..Profile::default()
+        };
+        let by_time = balance(&[1.0; 4], 4).unwrap();
+        // Stage 0 has parts 0 and 2: 6 + 2 x 0.5 and 1 + 0.5 bytes.
+        assert!(profile(8.5).fits(&by_time, stages, &in_flight));
+        assert!(!profile(8.4).fits(&by_time, stages, &in_flight));
+        assert!(partition(&profile(8.5), stages, &in_flight).is_err());
+    }
 
     #[test]
     fn thousands_of_items_take_no_time() {
