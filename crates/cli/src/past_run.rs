@@ -167,7 +167,7 @@ fn in_words(value: &toml::Value) -> String {
     }
 }
 
-/// A loss, with the digits that a run of a few thousand sequences tells apart.
+/// A loss with four digits: those after them are noise.
 pub(crate) fn nats(loss: f64) -> String {
     format!("{loss:.4}")
 }

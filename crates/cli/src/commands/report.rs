@@ -3,7 +3,7 @@
 use super::compare::Comparison;
 use crate::{
     failure::{Failure, Outcome},
-    output,
+    files, output,
     past_run::PastRun,
 };
 use clap::Args;
@@ -51,6 +51,7 @@ impl Report {
             Some(out) => out.clone(),
             None => runs[0].dir.join("report.html"),
         };
+        files::check_output("--out", &out)?;
         let page = page(&runs)?;
         let refused = |error| Failure::Run(format!("{}: {error}", out.display()));
         replace_file(&out, page.as_bytes()).map_err(refused)?;

@@ -116,7 +116,7 @@ fn trained(registry: &Registry, line: &Line) -> Outcome<(Size, PathBuf)> {
     Ok((Size::UpTo(Box::new(most)), run))
 }
 
-// The program's arguments as they are with so many ranks.
+// The program's arguments for this number of ranks.
 fn train_with(line: &Line, ranks: usize) -> Outcome<Box<Train>> {
     let arguments = Arguments::try_parse_from(line.program_with(ranks)).map_err(|error| {
         Failure::Usage(format!("supervise: {}", first_line(&error.to_string())))

@@ -135,7 +135,7 @@ impl Train {
         Ok(self.overrides.applied(base, families)?.demands())
     }
 
-    /// Whether so many ranks can train such a model: on the command's grid, or if it has none on any.
+    /// Whether this number of ranks can train such a model: on the command's grid or, if it states none, on any grid.
     pub(super) fn fits(&self, demands: &Demands, ranks: usize) -> bool {
         match &self.overrides.grid {
             Some(grid) => grid.world_size() == Ok(ranks) && demands.check(grid).is_ok(),

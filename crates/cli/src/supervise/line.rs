@@ -73,7 +73,7 @@ impl Line {
         words
     }
 
-    /// The program and its arguments, as they are with so many ranks; other places have their examples.
+    /// The program and its arguments for this number of ranks; the other places are filled with examples.
     pub(crate) fn program_with(&self, ranks: usize) -> Vec<String> {
         let ranks = ranks.to_string();
         let replaced = |word: &String| {

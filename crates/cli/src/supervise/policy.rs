@@ -45,7 +45,7 @@ pub(crate) struct Policy {
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Policy {
-    /// Allows so many failures in a row without a new checkpoint.
+    /// Allows `most` failures in a row without a new checkpoint.
     pub(crate) fn new(most: u32) -> Policy {
         Policy {
             most,

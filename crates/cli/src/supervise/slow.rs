@@ -30,7 +30,7 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// Those of a run that starts after so many steps.
+    /// Those of a run that has done `first_step` steps when it starts.
     pub(super) fn new(run: &Path, first_step: u64) -> Reports {
         let path = run.join("speeds.jsonl");
         Reports {

@@ -32,7 +32,7 @@ pub(crate) enum Size {
 }
 
 impl Size {
-    /// The number of ranks to start where there is room for so many.
+    /// The number of ranks to start, where there is room for `available`.
     fn of(&self, available: usize) -> Option<usize> {
         match self {
             Size::Fixed(ranks) => Some(*ranks).filter(|ranks| *ranks <= available),

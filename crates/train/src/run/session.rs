@@ -235,7 +235,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    // Compares the speeds of ranks after so many steps, if that is due and there are several that compute.
+    // Compares the speeds of the ranks after a step, if that is due and several ranks compute.
     fn measure_speeds(&mut self, trainer: &Trainer, step: u64) -> Result<()> {
         let (training, context) = (&self.run.config.training, trainer.context());
         let (world, device) = (context.world(), context.device());
