@@ -173,7 +173,7 @@ impl RankStrategy {
             let progress = iterator.progress();
             iteration += 1;
             match item {
-                // Do not return yet: the other ranks have to be told first, below.
+                // The other ranks are told below, so this does not return yet.
                 Err(error) => interrupter.fail(error),
                 Ok(item) => {
                     let output = training.learner.train_step(item);
