@@ -17,7 +17,7 @@ nvcc_version='13.0.*'
 mkdir -p "$out"
 
 # Not hot: kernels that compute in f64, and attention without matrix units, which holds its tiles in shared memory.
-may_spill='_f64$|_f64_|_attention_(forward|backward_queries|backward_keys)_(f32|bf16|f16)(_documents)?$'
+may_spill='_f64$|_f64_|_attention_(forward|backward_queries|backward_keys)_(f32|bf16|f16)$'
 
 # Debian packages; the lists of a fresh machine may be empty or old.
 install() {

@@ -49,9 +49,7 @@ def main():
         seen += 1
         numbers = (main_loop.total(), main_loop["HMMA"], main_loop["LDSM"], main_loop["LDG"], main_loop["BRA"])
         print(f"{name:<60} {numbers[0]:>12} {numbers[1]:>7} {numbers[2]:>7} {numbers[3]:>7} {numbers[4]:>9}")
-        # Of packed documents, each lane reads where the documents of its two rows begin, once for a tile of keys: to be moved out of
-        # the loop or into shared memory when a device shows what it costs.
-        if main_loop["LDG"] > (2 if "_documents" in name else 0):
+        if main_loop["LDG"]:
             waiting.append(name)
     if seen == 0 or waiting:
         sys.exit(f"{cubin}: loops that wait for global memory: {', '.join(waiting) or 'no loop was found'}")

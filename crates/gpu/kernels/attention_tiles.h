@@ -195,12 +195,15 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
     u32 place = u32(s.first_query) + first, last = u32(s.keys) - 1;  // of the warp's first query, and the last key
     // The first keys that a query of the block meets, one of the warp, and every one of the warp; and the block's first tile.
     u32 warp_begin = 0, shared_begin = 0, begin = 0;
+    i32 row_begin[HELD_ROWS];  // of the query of each of the lane's rows
     if (Parts) {
+        FASCICLE_UNROLL
+        for (int r = 0; r < HELD_ROWS; r++) row_begin[r] = i32(first_key_of(s, sequence, first + row_held(2 * r)));
         warp_begin = u32(first_key_of(s, sequence, first));
         shared_begin = u32(first_key_of(s, sequence, first + 15));
         begin = u32(first_key_of(s, sequence, block_first)) / KEYS * KEYS;
     }
-    if (begin < end) fetch(begin, 0);
+    if (!Parts || begin < end) fetch(begin, 0);
     u32 buffer = 0;
     for (u32 key = begin; key < end; key += KEYS, buffer ^= 1) {
         if (key + KEYS < end) {
@@ -232,9 +235,7 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
             if (Parts && key < shared_begin) {
                 i32 from[HELD_ROWS];
                 FASCICLE_UNROLL
-                for (int r = 0; r < HELD_ROWS; r++) {
-                    from[r] = i32(first_key_of(s, sequence, first + row_held(2 * r))) - i32(key + first_column_held());
-                }
+                for (int r = 0; r < HELD_ROWS; r++) from[r] = row_begin[r] - i32(key + first_column_held());
                 FASCICLE_UNROLL
                 for (int i = 0; i < int(KEYS) / 16 * HELD; i++) {
                     i32 column = 16 * (i / HELD) + i32(column_offset(i % HELD));
