@@ -52,15 +52,10 @@ fn main() -> Result<()> {
         .grid(&format!("data={ranks}"))
         .expect("a number of ranks");
     let lines = job.run(move |context| measure(context, rounds))?;
-    println!("{ranks} ranks, medians of {rounds} rounds in turn");
-    println!("     bytes  all_reduce (ms)  GradStoreReducer (ms)  ratio");
-    for (bytes, [bare, reduced]) in &lines[0] {
-        println!(
-            "{bytes:>10}  {:>15.2}  {:>21.2}  {:>5.2}",
-            bare * 1e3,
-            reduced * 1e3,
-            reduced / bare
-        );
-    }
+    turns::print(
+        (ranks, rounds),
+        ["all_reduce", "GradStoreReducer"],
+        &lines[0],
+    );
     Ok(())
 }

@@ -68,18 +68,7 @@ fn main() -> Result<()> {
     let job = Job::new([cpu::driver()]).grid(&format!("data={ranks}"));
     let job = job.expect("a number of ranks");
     let lines = job.run(move |context| measure(context, rounds))?;
-    println!("{ranks} ranks, medians of {rounds} rounds in turn");
-    println!(
-        "     bytes  all_reduce        sums    averages      owners  (ms, and beside the all_reduce)"
-    );
-    for (bytes, medians) in &lines[0] {
-        let [bare, others @ ..] = medians;
-        let others = others.map(|time| format!("{:.2} {:.2}", time * 1e3, time / bare));
-        println!(
-            "{bytes:>10}  {:>10.2}  {}",
-            bare * 1e3,
-            others.map(|text| format!("{text:>10}")).join("  ")
-        );
-    }
+    let columns = ["all_reduce", "sums", "averages", "owners"];
+    turns::print((ranks, rounds), columns, &lines[0]);
     Ok(())
 }

@@ -44,3 +44,21 @@ pub fn arguments() -> (usize, usize) {
     };
     (number(1, 2), number(2, 31).max(1))
 }
+
+/// Prints, for each number of bytes, the median milliseconds of every column, and how many times those of the first each takes.
+pub fn print<const N: usize>(
+    (ranks, rounds): (usize, usize),
+    columns: [&str; N],
+    lines: &[(usize, [f64; N])],
+) {
+    println!("{ranks} ranks, medians of {rounds} rounds in turn, in ms and beside the first");
+    let heads = columns.map(|column| format!("{column:>20}")).concat();
+    println!("{:>10}{heads}", "bytes");
+    for (bytes, medians) in lines {
+        let cells = medians.map(|time| {
+            let cell = format!("{:.2} {:.2}", time * 1e3, time / medians[0]);
+            format!("{cell:>20}")
+        });
+        println!("{bytes:>10}{}", cells.concat());
+    }
+}
