@@ -7,6 +7,7 @@
 pub mod audit;
 mod bits;
 pub(crate) mod dry;
+mod files;
 mod folder;
 mod observer;
 mod plot;

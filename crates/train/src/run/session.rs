@@ -1,14 +1,13 @@
 //! What a run does around its steps: records, digests, validation, checkpoints.
 
 use super::{
-    Observer, PATIENCE, Run, SpeedRecord, Stop, Summary, plot::LossPlot, stragglers::Stragglers,
-    trace,
+    Observer, PATIENCE, Run, Stop, Summary, files::RunFiles, plot::LossPlot,
+    stragglers::Stragglers, trace,
 };
 use crate::{
     Error, Result,
     checkpoint::Retention,
-    digest::StepDigest,
-    metrics::{EventWriter, LineWriter, Record, Stepped},
+    metrics::Record,
     trainer::{
         Attached, Callback, CheckpointDone, CheckpointWriter, PeakMemory, StepDone, Trainer,
     },
@@ -22,13 +21,9 @@ pub(super) struct Session<'a> {
     stop: &'a Stop,
     // Whether this is rank 0, which keeps the records and reports.
     is_first: bool,
-    // On rank 0, unless the disk refused them.
-    records: Option<LineWriter<Record>>,
-    digests: Option<LineWriter<StepDigest>>,
-    board: Option<EventWriter>,
+    files: RunFiles,
     // Trained on so far.
     tokens: u64,
-    speeds: Option<LineWriter<SpeedRecord>>,
     stragglers: Stragglers,
     has_told_copies: bool,
     last: Option<Record>,
@@ -100,11 +95,8 @@ impl<'a> Session<'a> {
             observer,
             stop,
             is_first: world.rank() == 0,
-            records: None,
-            digests: None,
-            board: None,
+            files: RunFiles::default(),
             tokens: 0,
-            speeds: None,
             stragglers: Stragglers::default(),
             has_told_copies: false,
             last: None,
@@ -113,22 +105,11 @@ impl<'a> Session<'a> {
             checkpoint: None,
         };
         if session.is_first {
-            session.records = session.lines("metrics.jsonl", first_step)?;
+            let (files, faults) = RunFiles::open(run, first_step);
+            session.files = files;
             session.tokens = run.tokens_before(first_step);
-            if training.tensorboard {
-                let board = EventWriter::create(&run.dir.join("tensorboard"), first_step);
-                match board {
-                    Ok(board) => session.board = Some(board),
-                    Err(error) => session.tolerate(Err(error.into()))?,
-                }
-            }
-            let digests = run.dir.join("digests.jsonl");
-            if training.digest_every > 0 || digests.exists() {
-                session.digests = session.lines("digests.jsonl", first_step)?;
-            }
-            let speeds = run.dir.join("speeds.jsonl");
-            if training.straggler_every > 0 || speeds.exists() {
-                session.speeds = session.lines("speeds.jsonl", first_step)?;
+            for fault in faults {
+                session.tolerate(Err(fault))?;
             }
         }
         Ok(session)
@@ -149,14 +130,10 @@ impl<'a> Session<'a> {
         }
         self.tokens += self.run.tokens_per_step() as u64;
         record.tokens = self.tokens;
-        if let Some(Err(error)) = self.records.as_mut().map(|records| records.write(&record)) {
-            self.records = None;
-            self.tolerate(Err(error.into()))?;
-        }
-        if let Some(Err(error)) = self.board.as_mut().map(|board| board.write(&record)) {
-            self.board = None;
-            self.tolerate(Err(error.into()))?;
-        }
+        let written = self.files.record(&record);
+        self.tolerate(written)?;
+        let written = self.files.event(&record);
+        self.tolerate(written)?;
         if self.is_first {
             self.observer.step(&record);
         }
@@ -206,30 +183,13 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn lines<T: Stepped>(&self, file: &str, first_step: u64) -> Result<Option<LineWriter<T>>> {
-        let path = self.run.dir.join(file);
-        let opened = match self.run.resume {
-            Some(_) => LineWriter::resume(&path, first_step),
-            None => LineWriter::create(&path).map(|lines| (lines, None)),
-        };
-        let (lines, fault) = match opened {
-            Ok((lines, fault)) => (Some(lines), fault),
-            Err(error) => (None, Some(error)),
-        };
-        self.tolerate(fault.map_or(Ok(()), |fault| Err(fault.into())))?;
-        Ok(lines)
-    }
-
     fn write_digest(&mut self, trainer: &Trainer) -> Result<()> {
         let Some(digest) = trainer.digest() else {
             return Ok(());
         };
-        let written = self.digests.as_mut().map(|digests| digests.write(digest));
-        if let Some(Err(error)) = written {
-            self.digests = None;
-            self.tolerate(Err(error.into()))?;
-        }
-        if !std::mem::replace(&mut self.has_told_copies, true) && self.digests.is_some() {
+        let written = self.files.digest(digest);
+        self.tolerate(written)?;
+        if !std::mem::replace(&mut self.has_told_copies, true) && self.files.has_digests() {
             self.observer.digest(digest);
         }
         Ok(())
@@ -253,11 +213,8 @@ impl<'a> Session<'a> {
         for slow in record.slow.iter().filter(|slow| slow.times == PATIENCE) {
             self.observer.straggler(slow, &record);
         }
-        if let Some(Err(error)) = self.speeds.as_mut().map(|speeds| speeds.write(&record)) {
-            self.speeds = None;
-            self.tolerate(Err(error.into()))?;
-        }
-        Ok(())
+        let written = self.files.speeds(&record);
+        self.tolerate(written)
     }
 
     // A run can do without its records, plots and traces: an error in one of these files is reported, on rank 0. Any other
