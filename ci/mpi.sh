@@ -5,7 +5,7 @@ source ci/mpi-setup.sh
 mpi_build
 export test
 dir=$(mktemp -d)
-trap 'jobs -p | xargs -r kill 2>/dev/null; rm -rf "$dir"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$dir"' EXIT
 run() { timeout --kill-after=10 90 mpirun -n "$@"; }
 fail() { printf 'mpi: %s\n' "$1" >&2; [ -f "$dir/log" ] && cat "$dir/log" >&2; exit 1; }
 # Checks that the job's log contains the text, that it ended with the status and in time, and that no process is

@@ -6,7 +6,7 @@ set -euo pipefail
 source ci/mpi-setup.sh
 source ci/hosts.sh
 dir=$(mktemp -d)
-trap 'jobs -p | xargs -r kill 2>/dev/null; hosts_down; rm -rf "$dir"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; hosts_down; rm -rf "$dir"' EXIT
 hosts_try
 mpi_build
 fail() { printf 'multi-host: %s\n' "$1" >&2; [ -f "$dir/log" ] && cat "$dir/log" >&2; exit 1; }
