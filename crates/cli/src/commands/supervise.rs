@@ -5,11 +5,14 @@ use crate::{
     commands::{Command, train::Train},
     failure::{Failure, Outcome},
     interrupt,
-    supervise::{self, HostList, Limits, Line, Size, Supervisor, hosts},
+    supervise::{self, HostList, Limits, Line, Run, Size, Supervisor, hosts},
 };
 use clap::{Args, Parser};
 use hal::environment::table;
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// Arguments of `fascicle supervise`.
 #[derive(Args, Debug)]
@@ -95,13 +98,16 @@ impl Supervise {
     }
 }
 
-// The numbers of ranks with which the supervised command trains, and the folder of its run.
-fn trained(registry: &Registry, line: &Line) -> Outcome<(Size, PathBuf)> {
+// The numbers of ranks with which the supervised command trains, and its run.
+fn trained(registry: &Registry, line: &Line) -> Outcome<(Size, Run)> {
     let train = train_with(line, 1)?;
     let run = train.begins_again().ok_or_else(|| {
         Failure::usage("supervise: found a command that cannot be started again, needs --out DIR --auto-resume, or --resume DIR")
     })?;
-    let run = run.to_owned();
+    let run = Run {
+        dir: Path::to_owned(run),
+        steps: train.steps(&registry.families)?,
+    };
     if let Some(ranks) = train.stated_ranks().filter(|_| !line.states_ranks()) {
         return Ok((Size::Fixed(ranks), run));
     }

@@ -131,8 +131,18 @@ impl Train {
 
     /// What the command's model asks of a grid.
     pub(super) fn demands(&self, families: &Families) -> Outcome<Demands> {
+        Ok(self.stated(families)?.demands())
+    }
+
+    /// The number of steps after which the command's run is complete.
+    pub(super) fn steps(&self, families: &Families) -> Outcome<u64> {
+        Ok(self.stated(families)?.training.steps)
+    }
+
+    // The configuration with the flags, before the data and the machine settle the rest.
+    fn stated(&self, families: &Families) -> Outcome<Config> {
         let base = self.base(families, self.from()?.as_ref())?;
-        Ok(self.overrides.applied(base, families)?.demands())
+        self.overrides.applied(base, families)
     }
 
     /// Whether this number of ranks can train such a model: on the command's grid or, if it states none, on any grid.

@@ -20,4 +20,4 @@ mod supervisor;
 pub(crate) use child::end_all;
 pub(crate) use line::Line;
 pub(crate) use roster::HostList;
-pub(crate) use supervisor::{Limits, Size, Supervisor};
+pub(crate) use supervisor::{Limits, Run, Size, Supervisor};

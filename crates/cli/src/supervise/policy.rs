@@ -33,6 +33,17 @@ pub(crate) enum Asked {
     ToMove,
 }
 
+/// What a start has brought the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gained {
+    /// No newer checkpoint than the start before.
+    Nothing,
+    /// A newer checkpoint.
+    Checkpoint,
+    /// The checkpoint of its last step.
+    All,
+}
+
 /// Counts failures that have brought the run no further.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
@@ -54,15 +65,15 @@ impl Policy {
         }
     }
 
-    /// Decides after a start has ended. `advanced` says whether it left a newer checkpoint than the start before, and `host` which
-    /// host its report names.
+    /// Decides after a start has ended. `host` is the one that its report names.
     ///
+    /// A status of 0 alone shows nothing: that of a launcher may be 0 although it could not start all processes.
     /// A host that two failures in a row name is left out from then on, whatever the run achieved between them.
     pub(crate) fn after(
         &mut self,
         ended: &Ended,
         asked: Asked,
-        advanced: bool,
+        gained: Gained,
         host: Option<&str>,
     ) -> Next {
         let soon = |without| Next::Again {
@@ -70,7 +81,7 @@ impl Policy {
             without,
         };
         match (ended.status, asked) {
-            (Some(0), _) => return Next::Done,
+            (Some(0), _) if gained == Gained::All => return Next::Done,
             // A run that fails while it stops has left its last checkpoint all the same.
             (_, Asked::ToStop) => return Next::Stopped,
             (_, Asked::ToMove) => {
@@ -87,7 +98,10 @@ impl Policy {
         }
         let is_again = host.is_some() && self.suspect.as_deref() == host;
         self.suspect = host.filter(|_| !is_again).map(str::to_owned);
-        self.failures = if advanced { 1 } else { self.failures + 1 };
+        self.failures = match gained {
+            Gained::Nothing => self.failures + 1,
+            Gained::Checkpoint | Gained::All => 1,
+        };
         if self.failures > self.most {
             let times = self.failures;
             return Next::GiveUp(format!(
@@ -125,10 +139,16 @@ mod tests {
 
     #[test]
     fn the_status_decides() {
-        let after = |status, asked| Policy::new(3).after(&ended(status), asked, false, None);
-        assert_eq!(after(0, Asked::No), Next::Done);
+        let with =
+            |status, asked, gained| Policy::new(3).after(&ended(status), asked, gained, None);
+        let after = |status, asked| with(status, asked, Gained::Nothing);
+        assert_eq!(with(0, Asked::No, Gained::All), Next::Done);
         // It finished before it heard.
-        assert_eq!(after(0, Asked::ToMove), Next::Done);
+        assert_eq!(with(0, Asked::ToMove, Gained::All), Next::Done);
+        // A launcher that was interrupted while it started the processes.
+        assert_eq!(after(0, Asked::ToStop), Next::Stopped);
+        assert_eq!(after(0, Asked::ToMove), again(0, None));
+        assert_eq!(after(0, Asked::No), again(1, None));
         assert_eq!(after(3, Asked::No), Next::Stopped);
         assert_eq!(after(3, Asked::ToStop), Next::Stopped);
         assert_eq!(after(3, Asked::ToMove), again(0, None));
@@ -140,16 +160,23 @@ mod tests {
     #[test]
     fn failures_without_a_checkpoint_are_counted_and_pauses_grow() {
         let mut policy = Policy::new(3);
-        let mut fail = |advanced| policy.after(&ended(1), Asked::No, advanced, None);
-        assert_eq!([fail(false), fail(false)], [again(1, None), again(2, None)]);
-        assert_eq!(fail(true), again(1, None));
-        assert_eq!([fail(false), fail(false)], [again(2, None), again(4, None)]);
-        assert!(matches!(fail(false), Next::GiveUp(why) if why.starts_with("4 starts in a row")));
+        let nothing = Gained::Nothing;
+        let mut fail = |gained| policy.after(&ended(1), Asked::No, gained, None);
+        assert_eq!(
+            [fail(nothing), fail(nothing)],
+            [again(1, None), again(2, None)]
+        );
+        assert_eq!(fail(Gained::Checkpoint), again(1, None));
+        assert_eq!(
+            [fail(nothing), fail(nothing)],
+            [again(2, None), again(4, None)]
+        );
+        assert!(matches!(fail(nothing), Next::GiveUp(why) if why.starts_with("4 starts in a row")));
         let mut patient = Policy::new(100);
-        let pauses = (0..20).map(|_| patient.after(&ended(1), Asked::No, false, None));
+        let pauses = (0..20).map(|_| patient.after(&ended(1), Asked::No, nothing, None));
         assert_eq!(pauses.last(), Some(again(60, None)));
         assert!(matches!(
-            Policy::new(0).after(&ended(1), Asked::No, true, None),
+            Policy::new(0).after(&ended(1), Asked::No, Gained::Checkpoint, None),
             Next::GiveUp(_)
         ));
     }
@@ -157,7 +184,7 @@ mod tests {
     #[test]
     fn a_host_that_is_named_twice_in_a_row_is_left_out() {
         let mut policy = Policy::new(9);
-        let mut named = |host| match policy.after(&ended(1), Asked::No, true, host) {
+        let mut named = |host| match policy.after(&ended(1), Asked::No, Gained::Checkpoint, host) {
             Next::Again { without, .. } => without,
             other => panic!("{other:?}"),
         };

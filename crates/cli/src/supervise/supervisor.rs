@@ -6,7 +6,7 @@ use super::{
     hosts::{self, Host},
     journal::{Event, Journal},
     line::Line,
-    policy::{Asked, Next, Policy},
+    policy::{Asked, Gained, Next, Policy},
     roster::{HostList, Roster},
     slow::{Reports, Slow},
 };
@@ -61,9 +61,17 @@ pub(crate) struct Supervisor {
     line: Line,
     size: Size,
     limits: Limits,
-    run: PathBuf,
+    run: Run,
     roster: Roster,
     journal: Journal,
+}
+
+/// The run that the command trains.
+pub(crate) struct Run {
+    /// Its folder.
+    pub(crate) dir: PathBuf,
+    /// Its number of steps.
+    pub(crate) steps: u64,
 }
 
 /// How a start ended.
@@ -78,7 +86,7 @@ struct Start {
 const WATCH: Duration = Duration::from_secs(1);
 
 impl Supervisor {
-    /// Supervises the run in a folder.
+    /// Supervises a run.
     ///
     /// # Errors
     /// That of the list of hosts.
@@ -87,14 +95,14 @@ impl Supervisor {
         list: HostList,
         size: Size,
         limits: Limits,
-        run: PathBuf,
+        run: Run,
     ) -> Outcome<Supervisor> {
         Ok(Supervisor {
             line,
             size,
             limits,
             roster: Roster::new(list)?,
-            journal: Journal::new(&run),
+            journal: Journal::new(&run.dir),
             run,
         })
     }
@@ -127,7 +135,12 @@ impl Supervisor {
                 said,
                 host,
             });
-            match policy.after(&ended, asked, step > before, host) {
+            let gained = match step {
+                Some(step) if step >= self.run.steps => Gained::All,
+                _ if step > before => Gained::Checkpoint,
+                _ => Gained::Nothing,
+            };
+            match policy.after(&ended, asked, gained, host) {
                 Next::Done => return Ok(()),
                 Next::Stopped => break,
                 Next::GiveUp(why) => return Err(self.given_up(&ended, said, &why)),
@@ -176,7 +189,7 @@ impl Supervisor {
     // Runs the command once from the checkpoint of a step.
     fn start(&mut self, hosts: &[Host], step: Option<u64>, stop: &Stop) -> Outcome<Start> {
         let words = self.line.on(hosts, matches!(self.size, Size::UpTo(_)));
-        let (run, roster, journal) = (&self.run, &self.roster, &mut self.journal);
+        let (run, roster, journal) = (&self.run.dir, &self.roster, &mut self.journal);
         let (size, stall, left) = (&self.size, self.limits.stall, roster.left());
         let mut reports = self
             .limits
@@ -263,7 +276,7 @@ impl Supervisor {
 
     // The step of the newest checkpoint.
     fn step(&self) -> Option<u64> {
-        Reader::open(&self.run).ok().map(|reader| reader.step())
+        Reader::open(&self.run.dir).ok().map(|reader| reader.step())
     }
 }
 
