@@ -15,6 +15,9 @@ struct RopeParams {
     u64 head_size;
     double exponent;  // -2 log2(base) / head_size: the frequency of pair e is 2^(exponent * e)
     double sign;      // -1 turns the other way
+    double factor;    // divides low frequencies; 1 leaves all
+    double lowest;    // turns a token below which nothing of a frequency stays
+    double per_turn;  // growth of the share that stays, for each turn a token above
 };
 
 FASCICLE_DEVICE void sine_and_cosine_of_pi(double x, double& sine, double& cosine) { sincospi(x, &sine, &cosine); }
@@ -23,12 +26,20 @@ FASCICLE_DEVICE void sine_and_cosine_of_pi(float x, float& sine, float& cosine) 
 template <class A>
 struct Turn { A cosine, sine; };
 
+// The turns a token of pair e.
+FASCICLE_DEVICE double turns_per_token(const RopeParams& p, double e) {
+    constexpr double TURNS_PER_RADIAN = 0.15915494309189534;
+    double turns = exp2(p.exponent * e) * TURNS_PER_RADIAN;
+    if (p.factor == 1) return p.sign * turns;
+    double share = fmin(fmax((turns - p.lowest) * p.per_turn, 0.0), 1.0);
+    return p.sign * turns * (share + (1 - share) / p.factor);
+}
+
 // Cosine and sine of the angle. The angle is reduced to a fraction of a full turn in f64, so a large position keeps its
 // digits.
 template <class A>
-FASCICLE_DEVICE Turn<A> turn_of(double position, double frequency) {
-    constexpr double TURNS_PER_RADIAN = 0.15915494309189534;
-    double turns = position * frequency * TURNS_PER_RADIAN;
+FASCICLE_DEVICE Turn<A> turn_of(double position, double per_token) {
+    double turns = position * per_token;
     A half_turns = A(2 * (turns - rint(turns)));
     Turn<A> turn;
     sine_and_cosine_of_pi(half_turns, turn.sine, turn.cosine);
@@ -45,7 +56,7 @@ FASCICLE_DEVICE void rope(const RopeParams& p) {
         Turn<A> turns[N];
         FASCICLE_UNROLL
         for (int i = 0; i < N; i++) {
-            turns[i] = turn_of<A>(double(p.first_position + row % p.sequence), p.sign * exp2(p.exponent * double(e + u64(i))));
+            turns[i] = turn_of<A>(double(p.first_position + row % p.sequence), turns_per_token(p, double(e + u64(i))));
         }
         for (u64 head = 0; head < p.heads; head++) {
             u64 at = (row * p.heads + head) * p.head_size + e;

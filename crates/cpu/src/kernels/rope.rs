@@ -101,7 +101,7 @@ impl Turns {
     fn new(args: &Rope) -> Turns {
         let half = args.head_size / 2;
         let sign = if args.backward { -1.0 } else { 1.0 };
-        let frequency = |e: usize| sign * args.base.powf(-2.0 * e as f64 / args.head_size as f64);
+        let frequency = |e: usize| sign * args.frequencies.of_pair(e, args.head_size);
         let frequencies: Vec<f64> = (0..half).map(frequency).collect();
         let row = |position: usize| {
             frequencies

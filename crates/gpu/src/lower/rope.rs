@@ -19,6 +19,9 @@ params! {
         head_size: u64,
         exponent: f64,
         sign: f64,
+        factor: f64,
+        lowest: f64,
+        per_turn: f64,
     }
 }
 
@@ -30,6 +33,7 @@ pub(super) fn rope(args: &Rope, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     if args.rows * args.heads * half == 0 {
         return Ok(Vec::new());
     }
+    let stretch = args.frequencies.stretch;
     let params = RopeParams {
         x: args.x.addr,
         out: args.out.addr,
@@ -38,8 +42,12 @@ pub(super) fn rope(args: &Rope, traits: &DeviceTraits) -> Result<Vec<Launch>> {
         first_position: args.first_position as u64,
         heads: args.heads as u64,
         head_size: args.head_size as u64,
-        exponent: -2.0 * args.base.log2() / args.head_size as f64,
+        exponent: -2.0 * args.frequencies.base.log2() / args.head_size as f64,
         sign: if args.backward { -1.0 } else { 1.0 },
+        // A factor of 1 leaves every frequency as it is.
+        factor: stretch.map_or(1.0, |stretch| stretch.factor),
+        lowest: stretch.map_or(0.0, |stretch| stretch.lowest()),
+        per_turn: stretch.map_or(0.0, |stretch| stretch.per_turn()),
     };
     let (grid, block) = rows(args.rows, half, pack(args.x.dtype));
     Ok(vec![Launch::new(name, grid, block, &params)])

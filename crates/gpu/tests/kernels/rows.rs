@@ -6,7 +6,7 @@ use crate::{
 };
 use hal::{
     DType, Kernel,
-    kernel::{AddBias, ColumnSum, Copy2d, Dropout, Region, Rope},
+    kernel::{AddBias, ColumnSum, Copy2d, Dropout, Region, Rope, RotaryFrequencies, RotaryStretch},
     random::Key,
 };
 
@@ -113,14 +113,31 @@ fn dropout_draws_by_global_index() {
 #[test]
 fn positions_turn_pairs() {
     for ((dtype, spacing), before) in FLOATS.iter().flat_map(|f| [0, 1].map(|before| (f, before))) {
-        for (heads, head_size, first_position, backward) in
-            [(1, 2, 0, false), (3, 20, 77, true), (2, 64, 1000, false)]
-        {
+        // As in Llama 3, and linear.
+        let [wide, linear] =
+            [(8.0, 256.0, 1024.0), (4.0, 0.0, 0.0)].map(|(factor, short, long)| {
+                Some(RotaryStretch {
+                    factor,
+                    short,
+                    long,
+                })
+            });
+        for (heads, head_size, first_position, backward, stretch) in [
+            (1, 2, 0, false, None),
+            (3, 20, 77, true, None),
+            (2, 64, 1000, false, None),
+            (2, 64, 1000, false, wide),
+            (3, 20, 77, true, wide),
+            (1, 16, 5, false, linear),
+        ] {
             let (rows, sequence) = (2 * 1100, 1100);
             let x = Memory::new(*dtype, &random(rows * heads * head_size, 1), before);
             // An angle of 2100 radians keeps 13 digits behind the point in f64.
             compare(&[x.clone(), x], 2.0 * spacing.max(1e-12), |m| {
-                let base = 10_000.0;
+                let frequencies = RotaryFrequencies {
+                    base: 10_000.0,
+                    stretch,
+                };
                 Kernel::Rope(Rope {
                     x: m[0],
                     out: m[1],
@@ -129,7 +146,7 @@ fn positions_turn_pairs() {
                     first_position,
                     heads,
                     head_size,
-                    base,
+                    frequencies,
                     backward,
                 })
             });

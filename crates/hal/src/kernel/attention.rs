@@ -1,5 +1,4 @@
-//! Causal attention that never holds the queries x keys matrix, within documents or over whole sequences, and rotary
-//! positions.
+//! Causal attention that never holds the queries x keys matrix, within documents or over whole sequences.
 
 use crate::{
     RawSlice,
@@ -204,32 +203,6 @@ pub struct AttentionJoin {
     pub joined: RawSlice,
 }
 
-/// Rotary position embedding: rotates the pair (e, e + head_size / 2) of every head by `position * base^(-2e /
-/// head_size)`.
-///
-/// Row r of `x` has position `first_position + r % sequence`. Backward rotates in the opposite direction.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rope {
-    /// rows x (heads * head_size), any float type.
-    pub x: RawSlice,
-    /// As `x`; may be `x`.
-    pub out: RawSlice,
-    /// Number of rows.
-    pub rows: usize,
-    /// Rows per sequence.
-    pub sequence: usize,
-    /// Position of the first row of every sequence.
-    pub first_position: usize,
-    /// Heads per row.
-    pub heads: usize,
-    /// Elements of a head; even.
-    pub head_size: usize,
-    /// Base of the frequencies, 10,000 in Llama.
-    pub base: f64,
-    /// Rotates in the opposite direction.
-    pub backward: bool,
-}
-
 operands! {
     AttentionForward { q: READ, k: READ, v: READ, out: WRITE, log_sum_exp: WRITE, documents: READ ; shape }
     AttentionBackward {
@@ -241,7 +214,6 @@ operands! {
         out: UPDATE, log_sum_exp: READ, block: READ, block_log_sum_exp: READ, joined: WRITE
         ; sequences, queries, heads, head_size
     }
-    Rope { x: READ, out: WRITE.in_place() ; rows, sequence, first_position, heads, head_size, base, backward }
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! A kernel is a value: what to compute, on which memory, of which sizes. One enum lists them all, so that a
 //! vendor dispatches in one place, a simulated vendor computes costs in one place, and a trace names them in
-//! one place. Each family has a file: [`elementwise`], [`rows`], [`norm`], [`attention`], [`loss`],
-//! [`embedding`], [`documents`], [`optimiser`], [`coded`], [`factored`], [`muon`], [`layout`]; and [`custom`] is for custom kernels.
+//! one place. Each family has a file: [`elementwise`], [`rows`], [`norm`], [`attention`], [`rope`],
+//! [`loss`], [`embedding`], [`documents`], [`optimiser`], [`coded`], [`factored`], [`muon`], [`layout`]; and [`custom`] is for custom kernels.
 //!
 //! Throughout, matrices are row-major and dense (`rows x columns`), and arithmetic uses the accumulator of the
 //! element type. An `out` may be the same slice as one input of equal type where the kernel is elementwise, and
@@ -21,10 +21,11 @@ pub mod loss;
 pub mod muon;
 pub mod norm;
 pub mod optimiser;
+pub mod rope;
 pub mod rows;
 
 pub use attention::{
-    AttentionBackward, AttentionDropout, AttentionForward, AttentionJoin, AttentionShape, Rope,
+    AttentionBackward, AttentionDropout, AttentionForward, AttentionJoin, AttentionShape,
 };
 pub use coded::{CodedAdamW, CodedAdamWTensor, CodedScales, CodedScalesTensor};
 pub use custom::{Custom, CustomArguments, CustomCost, CustomKernel, CustomNumber, DeviceCode};
@@ -48,6 +49,7 @@ pub use optimiser::{
     AdamW, AdamWTensor, ClipScale, ExactSquares, ExactTotal, Largest, Lion, LionTensor, Sgd,
     SgdTensor, SumSquares,
 };
+pub use rope::{Rope, RotaryFrequencies, RotaryStretch};
 pub use rows::{RowSum, Softmax, SoftmaxBackward};
 
 use crate::{Operand, Result, Stream};

@@ -7,7 +7,7 @@ use hal::{
     kernel::{AttentionBackward, AttentionForward, AttentionJoin, Rope},
 };
 
-pub use hal::kernel::{AttentionDropout, AttentionShape};
+pub use hal::kernel::{AttentionDropout, AttentionShape, RotaryFrequencies, RotaryStretch};
 
 /// `softmax(scale * q k^T, causal) v`, and the log-sum-exp of its scores for the backward pass.
 ///
@@ -257,7 +257,7 @@ pub fn rope(
     sequence: usize,
     first_position: usize,
     head_size: usize,
-    base: f64,
+    frequencies: impl Into<RotaryFrequencies>,
     backward: bool,
 ) -> Result<Tensor> {
     float("rope", x)?;
@@ -283,7 +283,7 @@ pub fn rope(
         first_position,
         heads: columns / head_size,
         head_size,
-        base,
+        frequencies: frequencies.into(),
         backward,
     };
     launch(&mut args, Kernel::Rope(kernel))?;

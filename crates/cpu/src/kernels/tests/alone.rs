@@ -274,7 +274,7 @@ fn sequences_of_attention_and_rope() {
                 first_position: 0,
                 heads,
                 head_size,
-                base: 1e4,
+                frequencies: 1e4.into(),
                 backward: false,
             })
         });

@@ -1,5 +1,5 @@
 use super::*;
-use hal::kernel::Rope;
+use hal::kernel::{Rope, RotaryFrequencies, RotaryStretch};
 
 struct Sizes {
     rows: usize,
@@ -47,14 +47,16 @@ const SIZES: [Sizes; 5] = [
     },
 ];
 
-fn rotated(x: &[f64], sizes: &Sizes, backward: bool) -> Vec<f64> {
+// With every frequency divided by `factor`.
+fn rotated(x: &[f64], sizes: &Sizes, factor: f64, backward: bool) -> Vec<f64> {
     let half = sizes.head_size / 2;
     let mut out = x.to_vec();
     for start in (0..x.len()).step_by(sizes.head_size) {
         let position = start / (sizes.heads * sizes.head_size) % sizes.sequence;
         let position = sizes.first_position + position;
         for e in 0..half {
-            let angle = position as f64 * 10_000f64.powf(-2.0 * e as f64 / sizes.head_size as f64);
+            let frequency = 10_000f64.powf(-2.0 * e as f64 / sizes.head_size as f64) / factor;
+            let angle = position as f64 * frequency;
             let (sin, cos) = (if backward { -angle } else { angle }).sin_cos();
             let (a, b) = (x[start + e], x[start + half + e]);
             out[start + e] = a * cos - b * sin;
@@ -66,10 +68,19 @@ fn rotated(x: &[f64], sizes: &Sizes, backward: bool) -> Vec<f64> {
 
 #[test]
 fn rope_turns_pairs_either_way() {
-    for (dtype, backward) in FLOATS
+    let cases = [(1.0, false), (1.0, true), (4.0, false), (4.0, true)];
+    for (dtype, (factor, backward)) in FLOATS
         .iter()
-        .flat_map(|&dtype| [(dtype, false), (dtype, true)])
+        .flat_map(|&dtype| cases.map(|case| (dtype, case)))
     {
+        let frequencies = RotaryFrequencies {
+            base: 10_000.0,
+            stretch: (factor > 1.0).then_some(RotaryStretch {
+                factor,
+                short: 0.0,
+                long: 0.0,
+            }),
+        };
         for sizes in &SIZES {
             let &Sizes {
                 rows,
@@ -79,7 +90,7 @@ fn rope_turns_pairs_either_way() {
                 head_size,
             } = sizes;
             let x = random(dtype, rows * heads * head_size, 1);
-            let expected = rotated(&x, sizes, backward);
+            let expected = rotated(&x, sizes, factor, backward);
             let memories = [(dtype, x.clone()), (dtype, vec![0.0; x.len()])];
             for out in [1, 0] {
                 let result = run(&memories, |m| {
@@ -92,7 +103,7 @@ fn rope_turns_pairs_either_way() {
                         first_position,
                         heads,
                         head_size,
-                        base: 10_000.0,
+                        frequencies,
                         backward,
                     })
                 });
@@ -121,7 +132,7 @@ fn a_later_part_of_a_sequence_has_the_bits_of_the_whole() {
                     first_position,
                     heads,
                     head_size,
-                    base: 10_000.0,
+                    frequencies: 10_000.0.into(),
                     backward: false,
                 })
             })

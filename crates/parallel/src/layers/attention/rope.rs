@@ -2,10 +2,13 @@
 
 use super::{DTensor, context};
 use crate::cache::CachedRows;
-use tensor::{Result, Tensor, Var, ops};
+use tensor::{
+    Result, Tensor, Var,
+    ops::{self, attention::RotaryFrequencies},
+};
 
 /// Rotary positions of the heads of `x`, whose rows are tokens of complete sequences, or in a pass over
-/// [new tokens](crate::cache::NewTokens) those alone.
+/// [new tokens](crate::cache::NewTokens) those alone. `frequencies` is their base, or a base with a stretch.
 ///
 /// # Shapes
 /// `x` and the result: tokens x (heads/X * head_size).
@@ -14,9 +17,15 @@ use tensor::{Result, Tensor, Var, ops};
 /// # Errors
 /// [`Error::Invalid`](crate::Error::Invalid) if the features are not a whole number of even heads, or the rows not a whole
 /// number of sequences.
-pub fn rope(x: &DTensor, sequence: usize, head_size: usize, base: f64) -> Result<DTensor> {
+pub fn rope(
+    x: &DTensor,
+    sequence: usize,
+    head_size: usize,
+    frequencies: impl Into<RotaryFrequencies>,
+) -> Result<DTensor> {
+    let frequencies = frequencies.into();
     if let Some(cached) = x.pass().cached() {
-        return of_new_tokens(x, cached, sequence, (head_size, base));
+        return of_new_tokens(x, cached, sequence, (head_size, frequencies));
     }
     let spread = context::cut(x, sequence);
     let chunks = spread.map(|spread| spread.own_chunks(x.context()));
@@ -27,12 +36,19 @@ pub fn rope(x: &DTensor, sequence: usize, head_size: usize, base: f64) -> Result
     };
     let rotated = move |x: &Tensor, backward: bool| {
         let Some(chunks) = &chunks else {
-            return ops::rope(x, sequence, 0, head_size, base, backward);
+            return ops::rope(x, sequence, 0, head_size, frequencies, backward);
         };
         let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
         for (held, tokens) in chunks {
             let own = x.rows(held.start, held.len())?;
-            let turned = ops::rope(&own, tokens.len(), tokens.start, head_size, base, backward)?;
+            let turned = ops::rope(
+                &own,
+                tokens.len(),
+                tokens.start,
+                head_size,
+                frequencies,
+                backward,
+            )?;
             ops::copy(&turned, &out.rows(held.start, held.len())?)?;
         }
         Ok(out)
@@ -49,11 +65,11 @@ fn of_new_tokens(
     x: &DTensor,
     cached: &CachedRows,
     sequence: usize,
-    (head_size, base): (usize, f64),
+    (head_size, frequencies): (usize, RotaryFrequencies),
 ) -> Result<DTensor> {
     let input = x.tensor()?;
     cached.check("rope", input.num_rows() / sequence.max(1), sequence)?;
-    let rotated = |x: &Tensor, first| ops::rope(x, sequence, first, head_size, base, false);
+    let rotated = |x: &Tensor, first| ops::rope(x, sequence, first, head_size, frequencies, false);
     let out = match cached.common_place() {
         Some(first) => rotated(input, first)?,
         None => {
