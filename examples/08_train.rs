@@ -63,6 +63,7 @@ fn main() -> fascicle::Result<()> {
         tokenizer: Some(tokenizer),
         dir: dir.clone(),
         resume: None,
+        init: None,
         restart: false,
         trace_step: None,
     };

@@ -238,6 +238,7 @@ fn run_to(config: &Config, steps: u64, dir: &Path, from: Option<&Summary>) -> Su
             checkpoint: from.checkpoint.clone().unwrap(),
             any_change: false,
         }),
+        init: None,
         restart: false,
         trace_step: None,
     };

@@ -1,9 +1,9 @@
-//! An external reference: PyTorch's logits, losses and gradients for the same weights, from tests/fixtures/make.py.
+//! An external reference: PyTorch's logits, losses and gradients for models of the library transformers, from
+//! tests/fixtures/make.py. Their folders are read as a user's are.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use families::{GptConfig, GptFamily};
-use grid::{Degrees, IndexBox};
+use grid::{Degrees, IndexBox, factorisations};
 use parallel::{
     Batch, Context, MicroBatch, Pipeline,
     data::{Part, SetOptions},
@@ -12,107 +12,38 @@ use parallel::{
 };
 use tensor::Tensor;
 use testkit::ranks;
-use train::{Config, checkpoint::PlainFile, config::Precision, optimiser::RateSchedule};
+use train::{
+    Config, Error, checkpoint::PlainFile, config::Precision, foreign::ForeignModel,
+    optimiser::RateSchedule, trainer::Weights,
+};
 
 type Tensors = BTreeMap<String, Vec<f64>>;
 
-/// A reference's tensors under our names. PyTorch stores matrices of linear layers as out x in (except in GPT-2's
-/// own layers), and GPT-2 keeps queries, keys and values in one matrix.
-fn ours(file: &PlainFile, prefix: &str, family: GptFamily) -> Tensors {
-    let mut tensors = Tensors::new();
-    for name in file.names() {
-        let Some(theirs) = name.strip_prefix(prefix) else {
-            continue;
-        };
-        let shape = file.shape(&name).unwrap().to_vec();
-        let numbers = file
-            .read_f64(&name, &shape, &IndexBox::full(&shape))
-            .unwrap();
-        match family {
-            GptFamily::Gpt2 => gpt2(&mut tensors, theirs, &shape, numbers),
-            GptFamily::Llama => llama(&mut tensors, theirs, &shape, numbers),
-        }
-    }
-    tensors
+fn folder(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name)
 }
 
-fn gpt2(tensors: &mut Tensors, name: &str, shape: &[usize], numbers: Vec<f64>) {
-    let name = name.strip_prefix("transformer.").unwrap_or(name);
-    let name = name
-        .replace("h.", "blocks.")
-        .replace("ln_1.", "norm1.")
-        .replace("ln_2.", "norm2.");
-    let name = name
-        .replace("ln_f.", "final_norm.")
-        .replace("mlp.c_fc", "mlp.up")
-        .replace("mlp.c_proj", "mlp.down");
-    let name = name.replace("attn.c_proj", "attention.output");
-    let name = match name.as_str() {
-        "wte.weight" => "embedding.token".into(),
-        "wpe.weight" => "embedding.position".into(),
-        other if other.contains("norm") => other.replace("weight", "gain"),
-        other => other.into(),
-    };
-    let Some((block, part)) = name.split_once(".attn.c_attn.") else {
-        tensors.insert(name, numbers);
-        return;
-    };
-    let columns = shape[shape.len() - 1];
-    for (index, which) in ["query", "key", "value"].into_iter().enumerate() {
-        let third = index * columns / 3..(index + 1) * columns / 3;
-        let own = numbers
-            .chunks(columns)
-            .flat_map(|row| row[third.clone()].to_vec())
-            .collect();
-        tensors.insert(format!("{block}.attention.{which}.{part}"), own);
-    }
+fn foreign(name: &str) -> ForeignModel {
+    ForeignModel::open(&folder(name), &families::families(), Ok::<_, Error>).unwrap()
 }
 
-fn llama(tensors: &mut Tensors, name: &str, shape: &[usize], numbers: Vec<f64>) {
-    let name = name.strip_prefix("model.").unwrap_or(name);
-    let name = name
-        .replace("layers.", "blocks.")
-        .replace("input_layernorm.weight", "norm1.gain");
-    let name = name
-        .replace("post_attention_layernorm.weight", "norm2.gain")
-        .replace("self_attn.", "attention.");
-    let name = name
-        .replace("q_proj", "query")
-        .replace("k_proj", "key")
-        .replace("v_proj", "value");
-    let name = name
-        .replace("o_proj", "output")
-        .replace("gate_proj", "gate")
-        .replace("up_proj", "up");
-    match name.replace("down_proj", "down").as_str() {
-        "embed_tokens.weight" => tensors.insert("embedding.token".into(), numbers),
-        "norm.weight" => tensors.insert("final_norm.gain".into(), numbers),
-        "lm_head.weight" => tensors.insert("head.weight".into(), numbers),
-        other if shape.len() == 2 => tensors.insert(other.into(), transposed(shape, &numbers)),
-        other => tensors.insert(other.into(), numbers),
+/// The reference's gradients under our names.
+fn gradients(file: &PlainFile, foreign: &ForeignModel) -> Tensors {
+    let read = |parameter: String| {
+        let view = &foreign.place(&parameter).unwrap().view;
+        let numbers = view.read(
+            |name, whole, index| file.read_f64(&format!("gradients/{name}"), whole, index),
+            &IndexBox::full(&view.shape()),
+        );
+        (parameter, numbers.unwrap())
     };
+    foreign.names().into_iter().map(read).collect()
 }
 
-fn transposed(shape: &[usize], numbers: &[f64]) -> Vec<f64> {
-    (0..shape[1])
-        .flat_map(|column| (0..shape[0]).map(move |row| numbers[row * shape[1] + column]))
-        .collect()
-}
-
-fn settings(family: GptFamily, precision: Precision) -> Config {
-    let model = GptConfig {
-        family,
-        layers: 2,
-        hidden: 32,
-        heads: 4,
-        kv_heads: if family == GptFamily::Llama { 2 } else { 4 },
-        mlp_hidden: if family == GptFamily::Llama { 48 } else { 128 },
-        context: 24,
-        vocabulary: 67,
-        tied_head: family == GptFamily::Gpt2,
-        ..GptConfig::default()
-    };
-    let mut config = Config::new(model.into());
+fn settings(foreign: &ForeignModel, precision: Precision) -> Config {
+    let mut config = Config::new(foreign.model.clone());
     config.training.batch = 3;
     config.training.micro_batches = 1;
     config.training.precision = precision;
@@ -130,22 +61,14 @@ struct Found {
 }
 
 /// Losses before and after three updates, and the first gradients, with the reference's weights.
-fn run(config: Config, weights: Tensors, ids: Vec<u32>, targets: Vec<u32>) -> Found {
+fn run(config: Config, weights: ForeignModel, ids: Vec<u32>, targets: Vec<u32>) -> Found {
     let grid = config.grid().unwrap();
     let shared = Arc::new((config, weights, ids, targets));
     let results = ranks(grid.world_size(), move |world, device| {
         let (config, weights, ids, targets) = &*shared;
         let context = Context::new(world, grid, device, config.settings())?;
         let mut trainer = config.trainer(&context)?;
-        trainer
-            .parameters()
-            .write::<train::Error>(Part::Weights, |parameter| {
-                let whole = &weights[parameter.name()];
-                let runs = parameter.index().contiguous_runs(parameter.global_shape());
-                Ok(runs
-                    .flat_map(|(start, len)| whole[start..start + len].to_vec())
-                    .collect())
-            })?;
+        trainer.load_weights(weights, &[])?;
         let tokens = |range: std::ops::Range<usize>| {
             let part = range.start * 16..range.end * 16;
             let (inputs, targets) = (ids[part.clone()].to_vec(), targets[part].to_vec());
@@ -190,7 +113,7 @@ fn run(config: Config, weights: Tensors, ids: Vec<u32>, targets: Vec<u32>) -> Fo
 }
 
 /// The model's logits for all tokens, on one rank.
-fn logits(config: Config, weights: Tensors, ids: Vec<u32>) -> Vec<f64> {
+fn logits(config: Config, weights: ForeignModel, ids: Vec<u32>) -> Vec<f64> {
     let shared = Arc::new((config, weights, ids));
     let results = ranks(1, move |world, device| {
         let (config, weights, ids) = &*shared;
@@ -216,7 +139,11 @@ fn logits(config: Config, weights: Tensors, ids: Vec<u32>) -> Vec<f64> {
         pipeline
             .parameters()
             .write::<train::Error>(Part::Weights, |parameter| {
-                Ok(weights[parameter.name()].clone())
+                weights.read(
+                    parameter.name(),
+                    parameter.global_shape(),
+                    parameter.index(),
+                )
             })?;
         let inputs = Tensor::from_slice(&device, &[3, 16], ids)?;
         let batch = Batch {
@@ -233,71 +160,54 @@ fn logits(config: Config, weights: Tensors, ids: Vec<u32>) -> Vec<f64> {
 }
 
 /// The reference's losses before and after each update, from the file's metadata.
-fn losses(path: &Path) -> Vec<f64> {
-    let bytes = std::fs::read(path).unwrap();
+fn losses(file: &PlainFile) -> Vec<f64> {
+    let bytes = std::fs::read(file.path()).unwrap();
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
     serde_json::from_str(header["__metadata__"]["losses"].as_str().unwrap()).unwrap()
 }
 
-fn check(name: &str, family: GptFamily) {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.safetensors"));
-    let file = PlainFile::open(&path).unwrap();
-    let reference_losses = losses(&path);
-    let (ids, targets) = (
-        file.read_u32("ids").unwrap(),
-        file.read_u32("targets").unwrap(),
-    );
-    let (weights, expected) = (
-        ours(&file, "weights/", family),
-        ours(&file, "gradients/", family),
-    );
+/// One rank in f64 and f32, and in f32 all grids of 2, 4, 6 and 8 ranks that fit.
+fn grids(config: &Config) -> Vec<(Precision, Degrees)> {
+    let serial = [Precision::F64, Precision::F32].map(|precision| (precision, Degrees::default()));
+    let grids = [2, 4, 6, 8].into_iter().flat_map(factorisations);
+    let demands = config.demands();
+    let fits = grids.filter(|grid| demands.check(grid).is_ok());
+    serial
+        .into_iter()
+        .chain(fits.map(|grid| (Precision::F32, grid)))
+        .collect()
+}
+
+fn largest_difference(one: &[f64], other: &[f64]) -> f64 {
+    assert_eq!(one.len(), other.len());
+    let pairs = one.iter().zip(other);
+    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+fn check(name: &str) {
+    let foreign = foreign(name);
+    let file = PlainFile::open(folder(name).join("expected.safetensors")).unwrap();
+    let reference_losses = losses(&file);
+    let [ids, targets] = ["ids", "targets"].map(|name| file.read_u32(name).unwrap());
+    let expected = gradients(&file, &foreign);
     let their_logits = file
         .read_f64("logits", &[3, 16, 67], &IndexBox::full(&[3, 16, 67]))
         .unwrap();
     for precision in [Precision::F64, Precision::F32] {
-        let our_logits = logits(settings(family, precision), weights.clone(), ids.clone());
-        assert_eq!(our_logits.len(), their_logits.len());
-        let apart = our_logits
-            .iter()
-            .zip(&their_logits)
-            .map(|(a, b)| (a - b).abs())
-            .fold(0.0, f64::max);
+        let ours = logits(settings(&foreign, precision), foreign.clone(), ids.clone());
+        let apart = largest_difference(&ours, &their_logits);
         assert!(
             apart < 1e-4,
             "{name}: logits differ by {apart:.1e} in {precision:?}"
         );
     }
-    let largest = |tensor: &[f64]| {
-        tensor
-            .iter()
-            .fold(0.0f64, |largest, x| largest.max(x.abs()))
-    };
-    for (precision, grid) in [
-        (Precision::F64, Degrees::default()),
-        (Precision::F32, Degrees::default()),
-        (
-            Precision::F32,
-            Degrees {
-                x: 2,
-                y: 2,
-                pipeline: 2,
-                ..Degrees::default()
-            },
-        ),
-        (
-            Precision::F32,
-            Degrees {
-                x: 2,
-                z: 3,
-                ..Degrees::default()
-            },
-        ),
-    ] {
-        let mut config = settings(family, precision);
+    let grids = grids(&settings(&foreign, Precision::F32));
+    assert!(grids.len() > 40, "{name}: {} grids", grids.len());
+    for (precision, grid) in grids {
+        let mut config = settings(&foreign, precision);
         config.parallel.grid = grid;
-        let found = run(config, weights.clone(), ids.clone(), targets.clone());
+        let found = run(config, foreign.clone(), ids.clone(), targets.clone());
         for (ours, theirs) in found.losses.iter().zip(&reference_losses) {
             assert!(
                 (ours - theirs).abs() < 1e-4 * theirs.abs(),
@@ -305,19 +215,11 @@ fn check(name: &str, family: GptFamily) {
                 found.losses
             );
         }
-        assert_eq!(
-            found.gradients.keys().collect::<Vec<_>>(),
-            expected.keys().collect::<Vec<_>>()
-        );
+        assert!(found.gradients.keys().eq(expected.keys()));
         for (tensor, theirs) in &expected {
-            let ours = &found.gradients[tensor];
-            let apart = ours
-                .iter()
-                .zip(theirs)
-                .map(|(a, b)| (a - b).abs())
-                .fold(0.0, f64::max);
+            let apart = largest_difference(&found.gradients[tensor], theirs);
             // A key bias has only rounding as its gradient.
-            let scale = largest(theirs).max(1e-2);
+            let scale = largest_difference(theirs, &vec![0.0; theirs.len()]).max(1e-2);
             assert!(
                 apart <= 1e-4 * scale,
                 "{name} on {grid}: gradient of {tensor} differs by {apart:.1e} of {scale:.1e}"
@@ -328,10 +230,25 @@ fn check(name: &str, family: GptFamily) {
 
 #[test]
 fn gpt2_gives_pytorchs_losses_and_gradients() {
-    check("gpt2", GptFamily::Gpt2);
+    check("gpt2");
 }
 
 #[test]
 fn llama_gives_pytorchs_losses_and_gradients() {
-    check("llama", GptFamily::Llama);
+    check("llama");
+}
+
+#[test]
+fn llama_3_stretches_positions_as_pytorch_does() {
+    check("llama3");
+}
+
+#[test]
+fn mistral_has_heads_of_its_own_size() {
+    check("mistral");
+}
+
+#[test]
+fn qwen_2_has_biases_of_queries_and_keys() {
+    check("qwen2");
 }

@@ -50,6 +50,7 @@ fn three_steps(grid: &str, dir: &Path) -> Run {
         tokenizer: None,
         dir: dir.to_owned(),
         resume: None,
+        init: None,
         restart: false,
         trace_step: None,
     }

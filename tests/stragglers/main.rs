@@ -66,6 +66,7 @@ fn of(grid: &str, every: u64, dir: &Path) -> Run {
         tokenizer: None,
         dir: dir.to_owned(),
         resume: None,
+        init: None,
         restart: false,
         trace_step: None,
     }

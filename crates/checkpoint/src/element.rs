@@ -27,6 +27,27 @@ pub(crate) fn numbers(dtype: DType, bytes: &[u8]) -> Option<Vec<f64>> {
     }
 }
 
+/// Numbers as little-endian floats of the type, each rounded once.
+///
+/// # Panics
+/// For a type of integers.
+pub(crate) fn bytes(dtype: DType, numbers: &[f64]) -> Vec<u8> {
+    let numbers = numbers.iter();
+    match dtype {
+        DType::F64 => numbers.flat_map(|number| number.to_le_bytes()).collect(),
+        DType::F32 => numbers
+            .flat_map(|number| (*number as f32).to_le_bytes())
+            .collect(),
+        DType::Bf16 => numbers
+            .flat_map(|number| bf16::from_f64(*number).to_le_bytes())
+            .collect(),
+        DType::F16 => numbers
+            .flat_map(|number| f16::from_f64(*number).to_le_bytes())
+            .collect(),
+        DType::I32 | DType::U32 | DType::U8 => panic!("bytes: a bug: {dtype} is no type of floats"),
+    }
+}
+
 /// One element as a number; integers are exact.
 ///
 /// # Panics
@@ -127,6 +148,10 @@ mod tests {
         assert_eq!(numbers(DType::Bf16, &[0x80, 0x3f]), Some(vec![1.0]));
         assert_eq!(numbers(DType::F16, &[0x00, 0xc0]), Some(vec![-2.0]));
         assert_eq!(numbers(DType::U32, &[0; 4]), None);
+        for dtype in [DType::F64, DType::F32, DType::Bf16, DType::F16] {
+            let exact = [1.5, -0.0, 0.0078125];
+            assert_eq!(numbers(dtype, &bytes(dtype, &exact)).unwrap(), exact);
+        }
     }
 
     #[test]

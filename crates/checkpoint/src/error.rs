@@ -166,6 +166,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// The list of the files of a model is not one, or not that of these files.
+    #[error("checkpoint: {}: {reason}", path.display())]
+    Index {
+        /// The list.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// A file is not a complete safetensors file.
     #[error("checkpoint: {} ({bytes} bytes) is not a complete safetensors file: {reason}", path.display())]
     NotSafetensors {

@@ -49,14 +49,10 @@ pub fn export_safetensors(
         .remove(&writing)
         .map_err(Error::io("removing", &writing))?;
     // `pt` states that dims are in PyTorch's order, which readers of such files require.
-    let metadata = [
-        ("format", "pt".to_owned()),
-        ("step", reader.step().to_string()),
-    ];
-    let metadata: BTreeMap<_, _> = metadata
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value))
-        .collect();
+    let metadata = BTreeMap::from([
+        ("format".to_owned(), "pt".to_owned()),
+        ("step".to_owned(), reader.step().to_string()),
+    ]);
     let written = stream::write(
         &FileSystem,
         &writing,

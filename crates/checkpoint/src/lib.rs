@@ -9,7 +9,8 @@
 //!
 //! Read in this order: [`Piece`], [`write_shard`] and [`Writer`] (from ranks to a folder), [`Retention`], [`Reader`] (from
 //! a folder to boxes), [`reshard`](fn@reshard), [`inspect`](fn@inspect), [`digest`](fn@digest) and [`diff`](fn@diff)
-//! (whether two checkpoints hold the same state), [`export_safetensors`] and [`PlainFile`] (other programs' files). Only host bytes are handled here, little-endian as on disk. One process at a time writes
+//! (whether two checkpoints hold the same state), [`export_safetensors`] and [`PlainFile`] (other programs' files), and [`foreign`]
+//! (their folders, whose tensors have other names and shapes). Only host bytes are handled here, little-endian as on disk. One process at a time writes
 //! into a checkpoints folder; any number may read.
 //!
 //! Two ranks write one row each of a 2 x 3 tensor; a reader takes its last column, whichever files contain it:
@@ -52,6 +53,7 @@ mod element;
 mod error;
 mod export;
 mod folder;
+pub mod foreign;
 mod inspect;
 mod manifest;
 mod plain;

@@ -18,6 +18,7 @@ mod ending;
 mod explain;
 mod failure;
 mod files;
+mod initial;
 mod inputs;
 mod interrupt;
 mod launcher;

@@ -48,7 +48,7 @@ impl Facts {
         let mut text = String::new();
         let mut line =
             |name: &str, value: String| writeln!(text, "{name:<11}{value}").unwrap_or_default();
-        line("model", self.model(started.num_parameters));
+        line("model", self.model(started));
         line("data", self.data(started));
         line("grid", grid(&self.config));
         let axes = self
@@ -72,9 +72,14 @@ impl Facts {
         text.trim_end().to_owned()
     }
 
-    fn model(&self, num_parameters: usize) -> String {
-        let parameters = grouped(num_parameters as u64);
-        format!("{}: {parameters} parameters", self.config.model.describe())
+    fn model(&self, started: &Started) -> String {
+        let parameters = grouped(started.num_parameters as u64);
+        let trained = match started.num_trained < started.num_parameters {
+            true => format!(", {} of them trained", grouped(started.num_trained as u64)),
+            false => String::new(),
+        };
+        let model = self.config.model.describe();
+        format!("{model}: {parameters} parameters{trained}")
     }
 
     fn data(&self, started: &Started) -> String {
@@ -222,6 +227,7 @@ mod tests {
             first_step,
             num_steps: 600,
             num_parameters: 842_112,
+            num_trained: 842_112,
             num_tokens: Some([90_000, 10_000]),
             tokens_per_step: 2048,
         }

@@ -8,7 +8,7 @@
 
 pub mod gpt;
 
-pub use gpt::{DocumentEnd, Gpt, GptConfig, GptFamily};
+pub use gpt::{DocumentEnd, Gpt, GptConfig, GptFamily, RopeScaling};
 
 use std::sync::Arc;
 use train::{Families, Family};

@@ -1,6 +1,9 @@
 //! The source of layers for a model's code.
 
-use crate::layers::{Embedding, Linear, Norm};
+use crate::{
+    layers::{Adapter, Embedding, Linear, Norm},
+    tuning::{ADAPTER_LAYERS, Adapters, Selection, Tuning},
+};
 use grid::{Axis, Layout};
 use parallel::{
     Context, Init, Parameter, Result, Scope,
@@ -21,6 +24,7 @@ pub struct Builder {
     scope: Scope,
     prefix: String,
     parameters: Rc<RefCell<Vec<Parameter>>>,
+    selection: Rc<Selection>,
 }
 
 /// Options of a linear layer.
@@ -51,6 +55,7 @@ impl Builder {
             scope: Scope::new(context),
             prefix: String::new(),
             parameters: Rc::default(),
+            selection: Rc::default(),
         }
     }
 
@@ -95,6 +100,22 @@ impl Builder {
         let mut builder = self.clone();
         builder.scope.output = true;
         builder
+    }
+
+    /// The same builder, whose layers and parameters are frozen and adapted by name, whatever the model's code says.
+    pub fn tuned(&self, tuning: Tuning) -> Builder {
+        Builder {
+            selection: Rc::new(Selection::new(tuning)),
+            ..self.clone()
+        }
+    }
+
+    /// That every pattern of the [tuning](Builder::tuned) has selected something, once the model is built.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](parallel::Error::Invalid) with the first that has not.
+    pub fn check_tuning(&self) -> Result<()> {
+        self.selection.check()
     }
 
     /// Declares that the builder's segment also uses this parameter.
@@ -152,15 +173,39 @@ impl Builder {
             init,
             bias,
         )?;
-        self.register(&layer.weight);
-        layer.bias.iter().for_each(|bias| self.register(bias));
-        Ok(Linear::new(layer))
+        self.register(&layer.weight)?;
+        layer.bias.iter().try_for_each(|bias| self.register(bias))?;
+        let adapters = self.selection.adapts(&name);
+        let adapter = adapters.map(|adapters| self.adapter(&name, &layer, in_features, adapters));
+        Ok(Linear::new(layer, adapter.transpose()?))
+    }
+
+    // B is 0, so that an adapted layer begins as it was.
+    fn adapter(
+        &self,
+        name: &str,
+        layer: &ops::Linear,
+        in_features: usize,
+        adapters: &Adapters,
+    ) -> Result<Adapter> {
+        let declare = |index: usize, from: usize, to: usize, init: Init| {
+            let name = format!("{name}.{}", ADAPTER_LAYERS[index]);
+            let part = ops::Linear::declare(&self.scope, &name, from, to, layer.kind, init, false)?;
+            self.register(&part.weight)?;
+            Ok::<_, parallel::Error>(part)
+        };
+        let spread = Init::Uniform(1.0 / (in_features.max(1) as f64).sqrt());
+        Ok(Adapter {
+            down: declare(0, in_features, adapters.rank, spread)?,
+            up: declare(1, adapters.rank, layer.out_features, Init::Constant(0.0))?,
+            scale: adapters.scale,
+        })
     }
 
     /// A linear layer over a table of out x in, such as a head that shares the embedding's table.
     pub fn linear_over(&self, table: &Embedding) -> Linear {
         self.share(&table.table);
-        Linear::new(ops::Linear::over_table(&table.table))
+        Linear::new(ops::Linear::over_table(&table.table), None)
     }
 
     /// A LayerNorm over features cut by Y, like those of a residual stream.
@@ -235,7 +280,7 @@ impl Builder {
     ) -> Result<Embedding> {
         let name = format!("{}{name}", self.prefix);
         let table = embedding::declare(&self.scope, &name, rows, kind, hidden, init)?;
-        self.register(&table);
+        self.register(&table)?;
         Ok(Embedding { table })
     }
 
@@ -254,7 +299,7 @@ impl Builder {
     ) -> Result<Parameter> {
         let name = format!("{}{name}", self.prefix);
         let parameter = Parameter::declare(&self.scope, &name, global_shape, layout, init, decays)?;
-        self.register(&parameter);
+        self.register(&parameter)?;
         Ok(parameter)
     }
 
@@ -276,8 +321,12 @@ impl Builder {
         self.row(name, 1, Init::Constant(value))
     }
 
-    fn register(&self, parameter: &Parameter) {
+    fn register(&self, parameter: &Parameter) -> Result<()> {
+        if self.selection.freezes(parameter.name()) {
+            parameter.freeze()?;
+        }
         self.parameters.borrow_mut().push(parameter.clone());
+        Ok(())
     }
 
     /// All parameters declared so far.

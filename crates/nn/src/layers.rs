@@ -6,23 +6,42 @@ use parallel::{
 };
 use tensor::Tensor;
 
-/// Y = X W + b.
+/// Y = X W + b, and what an adapter adds if it has one.
 #[derive(Clone, Debug)]
-pub struct Linear(ops::Linear);
+pub struct Linear {
+    layer: ops::Linear,
+    adapter: Option<Adapter>,
+}
+
+/// scale (X A) B.
+#[derive(Clone, Debug)]
+pub(crate) struct Adapter {
+    pub(crate) down: ops::Linear,
+    pub(crate) up: ops::Linear,
+    pub(crate) scale: f64,
+}
+
+impl Adapter {
+    // `inner` is X A, whose few features are gathered for B.
+    fn added(&self, out: &DTensor, inner: &DTensor) -> Result<DTensor> {
+        let change = ops::linear(inner, &[&self.up])?.swap_remove(0);
+        out.add(&change.scale(self.scale)?)
+    }
+}
 
 impl Linear {
-    pub(crate) fn new(layer: ops::Linear) -> Linear {
-        Linear(layer)
+    pub(crate) fn new(layer: ops::Linear, adapter: Option<Adapter>) -> Linear {
+        Linear { layer, adapter }
     }
 
     /// Its weight.
     pub fn weight(&self) -> &Parameter {
-        &self.0.weight
+        &self.layer.weight
     }
 
     /// Its bias, if it has one.
     pub fn bias(&self) -> Option<&Parameter> {
-        self.0.bias.as_ref()
+        self.layer.bias.as_ref()
     }
 
     /// Applies the layer to the last dim of `x`.
@@ -31,7 +50,8 @@ impl Linear {
     /// [`Error::Invalid`](parallel::Error::Invalid) if its features do not match the layer's input, or if the layer has
     /// no memory on this rank; those of the collectives.
     pub fn forward(&self, x: &DTensor) -> Result<DTensor> {
-        Ok(ops::linear(x, &[&self.0])?.swap_remove(0))
+        let [out] = Linear::forward_all([self], x)?;
+        Ok(out)
     }
 
     /// Applies the layer and GELU (by its tanh approximation), within the GEMM if the device supports it.
@@ -39,7 +59,10 @@ impl Linear {
     /// # Errors
     /// As [`forward`](Linear::forward).
     pub fn forward_gelu(&self, x: &DTensor) -> Result<DTensor> {
-        ops::linear_gelu(x, &self.0)
+        match &self.adapter {
+            None => ops::linear_gelu(x, &self.layer),
+            Some(_) => self.forward(x)?.gelu(),
+        }
     }
 
     /// Applies several layers to the same `x`, whose gradient is then reduced once for all.
@@ -47,7 +70,17 @@ impl Linear {
     /// # Errors
     /// As [`forward`](Linear::forward).
     pub fn forward_all<const N: usize>(layers: [&Linear; N], x: &DTensor) -> Result<[DTensor; N]> {
-        let outputs = ops::linear(x, &layers.map(|layer| &layer.0))?;
+        let adapters = || layers.iter().filter_map(|layer| layer.adapter.as_ref());
+        let own = layers.iter().map(|layer| &layer.layer);
+        let all: Vec<&ops::Linear> = own.chain(adapters().map(|adapter| &adapter.down)).collect();
+        let mut outputs = ops::linear(x, &all)?;
+        let mut inner = outputs.split_off(N).into_iter();
+        for (layer, out) in layers.iter().zip(&mut outputs) {
+            if let Some(adapter) = &layer.adapter {
+                let inner = inner.next().expect("one for each adapter");
+                *out = adapter.added(out, &inner)?;
+            }
+        }
         Ok(outputs.try_into().expect("one output for each layer"))
     }
 }

@@ -141,6 +141,7 @@ impl Candidate {
         };
         let mut config = Config {
             training,
+            tuning: request.tuning.clone(),
             parallel,
             placement: PlacementConfig {
                 optimiser: self.optimiser_place,

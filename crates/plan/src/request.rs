@@ -17,7 +17,7 @@ use train::{
     Config, ModelConfig,
     config::{
         ActivationPlaces, BitsChoice, MemoryMode, OptimiserKind, OrderChoice, PlaceKind,
-        PlacementConfig, Precision, TrainingConfig,
+        PlacementConfig, Precision, TrainingConfig, TuningConfig,
     },
 };
 
@@ -107,6 +107,8 @@ pub struct Request {
     pub model_name: String,
     /// The model.
     pub model: ModelConfig,
+    /// Which of its parameters are trained.
+    pub tuning: TuningConfig,
     /// Its work per row of the batch.
     pub work: Arc<Work>,
     /// Rows, such as sequences, in the global batch.
@@ -194,6 +196,7 @@ impl Request {
             devices,
             model_name: model_name.into(),
             model,
+            tuning: TuningConfig::default(),
             work,
             batch,
             precision: Precision::Bf16,
@@ -235,7 +238,11 @@ impl Request {
         let devices = config.grid()?.world_size();
         let name = "the configured model";
         let (training, parallel) = (&config.training, &config.parallel);
-        let request = Request::new(machine, devices, name, config.model.clone())?;
+        let mut request = Request::new(machine, devices, name, config.model.clone())?;
+        if config.tuning != request.tuning {
+            request.tuning = config.tuning.clone();
+            request.work = Arc::new(config.work()?);
+        }
         let memory = config.activation_memory();
         let is_stated = training.memory == MemoryMode::Stated;
         let segments = (is_stated && memory.names_segments()).then(|| request.work.memory(&memory));

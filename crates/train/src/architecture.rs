@@ -8,6 +8,7 @@ use crate::{
     Error, Result,
     batches::{Batches, Rows, Values},
     config::Key,
+    foreign::Format,
 };
 use grid::Demands;
 use nn::Builder;
@@ -217,6 +218,11 @@ pub trait Family: Send + Sync {
     fn model(&self, _name: &str) -> Option<ModelConfig> {
         None
     }
+
+    /// How the library transformers stores its models, if it does.
+    fn format(&self) -> Option<Arc<dyn Format>> {
+        None
+    }
 }
 
 /// The table `[model]` of a configuration as a value of that type; the default if there is no such table.
@@ -273,18 +279,37 @@ impl Families {
         self.0.iter().find_map(|family| family.model(name))
     }
 
+    /// How models with that `model_type` are stored, if a family says so.
+    pub fn format(&self, model_type: &str) -> Option<Arc<dyn Format>> {
+        let mut formats = self.0.iter().filter_map(|family| family.format());
+        formats.find(|format| format.model_types().contains(&model_type))
+    }
+
+    /// How the models of a family are stored, if it says so.
+    pub fn format_of(&self, family: &str) -> Option<Arc<dyn Format>> {
+        self.find(Some(family)).ok()?.format()
+    }
+
+    /// All values of `model_type` that can be read.
+    pub fn model_types(&self) -> Vec<&'static str> {
+        let formats = self.0.iter().filter_map(|family| family.format());
+        formats
+            .flat_map(|format| format.model_types().to_vec())
+            .collect()
+    }
+
     /// A model with these keys replaced; if there is no model, the default of its family.
     ///
     /// # Errors
     /// [`Error::UnknownKey`] for a key that its family does not have; [`Error::Syntax`] for a value that it does not accept;
     /// [`Error::UnknownFamily`] for a key `family` with another name; [`Error::Setting`] for a model that TOML cannot hold.
-    pub fn edited(
+    pub fn edited<K: Into<String>>(
         &self,
         model: Option<&ModelConfig>,
-        keys: impl IntoIterator<Item = (&'static str, toml::Value)>,
+        keys: impl IntoIterator<Item = (K, toml::Value)>,
     ) -> Result<ModelConfig> {
         let mut table = model.map_or(Ok(toml::Table::new()), |model| model.table())?;
-        table.extend(keys.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        table.extend(keys.into_iter().map(|(key, value)| (key.into(), value)));
         let document = toml::Table::from_iter([("model".to_owned(), toml::Value::Table(table))]);
         self.read(&document.to_string())
     }

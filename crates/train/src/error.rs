@@ -101,6 +101,33 @@ pub enum Error {
         /// In what they differ.
         mismatch: Mismatch,
     },
+    /// A folder of another program is not a model that this one can be.
+    #[error("{}: {reason}", path.display())]
+    Foreign {
+        /// The folder or file.
+        path: PathBuf,
+        /// What was found and needed.
+        reason: String,
+    },
+    /// The model computes something else than the other program's tensors.
+    #[error(
+        "{}: not proved: segment {segment} ({kind}) differs by {found:.1e} of its own size, needs at most {needed:.0e}; its tensors are {}",
+        path.display(), tensors.join(", ")
+    )]
+    Unproved {
+        /// The folder.
+        path: PathBuf,
+        /// The first segment that differs.
+        segment: usize,
+        /// Its kind.
+        kind: String,
+        /// The largest difference, as a share of the root mean square of the output.
+        found: f64,
+        /// The largest that is accepted.
+        needed: f64,
+        /// The other program's tensors in it.
+        tensors: Vec<String>,
+    },
     /// The name of a schedule, or a schedule, cannot be.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
@@ -332,6 +359,7 @@ impl Error {
                 | Error::RunInUse { .. }
                 | Error::NotOurs { .. }
                 | Error::Mismatch { .. }
+                | Error::Foreign { .. }
                 | Error::Unequal { .. }
                 | Error::Schedule(_)
                 | Error::Grid(_)
@@ -349,6 +377,11 @@ impl Error {
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.into();
         move |source| Error::File { path, source }
+    }
+
+    pub(crate) fn foreign(path: impl Into<PathBuf>, reason: impl Into<String>) -> Error {
+        let (path, reason) = (path.into(), reason.into());
+        Error::Foreign { path, reason }
     }
 
     pub(crate) fn mismatch(path: impl Into<PathBuf>, mismatch: Mismatch) -> Error {

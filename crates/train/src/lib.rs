@@ -4,7 +4,8 @@
 //! a step reads), [`optimiser`] (how weights follow their gradients). For the program `fascicle`, which builds
 //! on these: [`config`] (the configuration of a run), [`architecture`] (the model in a configuration, and the
 //! families that it can name), [`placement`] (the placement of ranks), [`data`] (text), [`run`] (a complete
-//! run), [`metrics`] (records, plots, traces), [`digest`] (what a step computed, in a form that no grid changes), [`speed`] (how fast each rank is), [`generate`](mod@generate) (text from a checkpoint). Nothing
+//! run), [`metrics`] (records, plots, traces), [`digest`] (what a step computed, in a form that no grid changes), [`speed`] (how fast each rank is), [`generate`](mod@generate) (text from a checkpoint),
+//! [`foreign`] (models of other programs). Nothing
 //! here names a vendor or a model: the caller that runs a rank opens devices and registers families.
 
 #![deny(unsafe_code)]
@@ -16,6 +17,7 @@ pub mod config;
 pub mod data;
 pub mod digest;
 mod error;
+pub mod foreign;
 pub mod generate;
 pub mod metrics;
 pub mod optimiser;

@@ -1,7 +1,7 @@
 //! The commands, one file for each.
 
 pub(crate) mod bench;
-mod checkpoint;
+pub(crate) mod checkpoint;
 mod compare;
 mod config;
 mod diff;

@@ -7,6 +7,7 @@ use crate::{
     ending::Ending,
     explain::{Explanation, Seen},
     failure::{Failure, Outcome},
+    initial::Initial,
     inputs, interrupt, launcher, output,
     overrides::Overrides,
     planned::{planned, settle_memory},
@@ -55,6 +56,11 @@ pub(crate) struct Train {
     /// are queued again
     #[arg(long, requires = "out")]
     auto_resume: bool,
+    /// Begin with the weights of this folder instead of random ones: one of another program (config.json and safetensors
+    /// files), a checkpoint or a run directory. Its model and tokenizer are taken too, but for keys that the configuration
+    /// file or --set states
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["resume", "record"])]
+    init_from: Option<PathBuf>,
     /// Resume although data, tokenizer or settings differ from those of the checkpoint
     #[arg(long)]
     allow_changes: bool,
@@ -77,6 +83,14 @@ pub(crate) struct Train {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+}
+
+// What a configuration file states, which was read before.
+fn stated_keys(path: &Path) -> Outcome<toml::Table> {
+    let refuse =
+        |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
+    let text = hal::files::read_text(path).map_err(|error| refuse(&error))?;
+    text.parse().map_err(|error| refuse(&error))
 }
 
 // A rank, as in `rank=3`.
@@ -112,7 +126,7 @@ impl Train {
                     memory,
                     ..Facts::new(&config)
                 };
-                self.train(driver, facts, config, opened, from)
+                self.train((driver, &registry.families), facts, config, opened, from)
             }
         }
     }
@@ -199,14 +213,42 @@ impl Train {
     fn base(&self, families: &Families, from: Option<&Reader>) -> Outcome<Config> {
         match (from, &self.config) {
             (Some(reader), _) => configured(reader, families).map_err(Failure::run),
-            (None, Some(path)) => Config::read(path, families).map_err(Failure::usage),
-            (None, None) => Ok(Config::parse("", families)?),
+            (None, Some(path)) => {
+                let config = Config::read(path, families).map_err(Failure::usage)?;
+                self.with_initial(config, families)
+            }
+            (None, None) => self.with_initial(Config::parse("", families)?, families),
         }
+    }
+
+    fn initial(&self, families: &Families) -> Outcome<Option<Initial>> {
+        let initial = self.init_from.as_deref();
+        initial
+            .map(|path| Initial::open(path, families))
+            .transpose()
+    }
+
+    // The model and the tokenizer of the weights with which the run begins, but for keys that the configuration file states.
+    fn with_initial(&self, mut config: Config, families: &Families) -> Outcome<Config> {
+        let Some(initial) = self.initial(families)? else {
+            return Ok(config);
+        };
+        let stated = match &self.config {
+            Some(path) => stated_keys(path)?,
+            None => toml::Table::new(),
+        };
+        let table = |name: &str| stated.get(name).and_then(toml::Value::as_table);
+        let keys = table("model").cloned().unwrap_or_default();
+        config.model = families.edited(Some(&initial.model), keys)?;
+        if table("data").is_none_or(|data| !data.contains_key("tokenizer")) {
+            config.data.tokenizer = initial.tokenizer;
+        }
+        Ok(config)
     }
 
     fn train(
         &self,
-        driver: Driver,
+        (driver, families): (Driver, &Families),
         mut facts: Facts,
         config: Config,
         opened: Opened,
@@ -220,6 +262,10 @@ impl Train {
             (Some(dir), _) | (None, Some(dir)) => Ok(dir.clone()),
             (None, None) => run_dir::fresh(),
         })?;
+        let init = match (&from, self.initial(families)?) {
+            (None, Some(initial)) => Some(initial.weights(&config.model, families)?),
+            _ => None,
+        };
         // The first steps are not typical: they allocate buffers and learn the order of gathers.
         let traced = (first_step + 2).min(config.training.steps - 1);
         facts.dir = dir.clone();
@@ -229,6 +275,7 @@ impl Train {
             num_tokens: opened.num_tokens,
             tokenizer: opened.tokenizer,
             dir,
+            init,
             resume: from.map(|reader| Resume {
                 checkpoint: reader.path().to_owned(),
                 any_change: self.allow_changes,

@@ -6,7 +6,7 @@ use parallel::{
     DTensor, Init, Result,
     layers::{AttentionOptions, attention, rope},
 };
-use tensor::Tensor;
+use tensor::{Tensor, ops::attention::RotaryFrequencies};
 
 /// x + output(attention(norm(x))).
 #[derive(Debug)]
@@ -19,28 +19,32 @@ pub(super) struct Attention {
     name: String,
     head_size: usize,
     dropout: f64,
-    rope_base: Option<f64>,
+    rotary: Option<RotaryFrequencies>,
 }
 
 impl Attention {
     pub(super) fn new(builder: &Builder, config: &GptConfig, index: usize) -> Result<Attention> {
         let block = builder.scope(&format!("blocks.{index}"));
         let scope = block.scope("attention");
-        let (h, kv) = (config.hidden, config.kv_heads() * config.head_size());
-        let (into, out) = (
-            options(config, LinearKind::Normal, false),
-            options(config, LinearKind::Transposed, true),
-        );
+        let (h, q, kv) = (config.hidden, config.query_width(), config.key_width());
+        let into = LinearOptions {
+            bias: config.has_qkv_bias(),
+            ..options(config, LinearKind::Normal, false)
+        };
+        let out = options(config, LinearKind::Transposed, true);
         Ok(Attention {
             norm: norm(&block, "norm1", config)?,
-            query: scope.linear_with("query", h, h, into)?,
+            query: scope.linear_with("query", h, q, into)?,
             key: scope.linear_with("key", h, kv, into)?,
             value: scope.linear_with("value", h, kv, into)?,
-            output: scope.linear_with("output", h, h, out)?,
+            output: scope.linear_with("output", q, h, out)?,
             name: format!("blocks.{index}.attention"),
             head_size: config.head_size(),
             dropout: config.dropout,
-            rope_base: (config.family == GptFamily::Llama).then_some(config.rope_base),
+            rotary: (config.family == GptFamily::Llama).then(|| RotaryFrequencies {
+                base: config.rope_base,
+                stretch: config.rope_scaling.stretch(),
+            }),
         })
     }
 
@@ -51,9 +55,9 @@ impl Attention {
             [&self.query, &self.key, &self.value],
             &self.norm.forward(x)?,
         )?;
-        if let Some(base) = self.rope_base {
-            q = rope(&q, sequence, self.head_size, base)?;
-            k = rope(&k, sequence, self.head_size, base)?;
+        if let Some(frequencies) = self.rotary {
+            q = rope(&q, sequence, self.head_size, frequencies)?;
+            k = rope(&k, sequence, self.head_size, frequencies)?;
         }
         let options = AttentionOptions {
             name: self.name.clone(),

@@ -1,16 +1,20 @@
 //! Sizes and choices of a model.
 
-use super::{DocumentEnd, Gpt, published, stored};
+use super::{
+    DocumentEnd, Gpt, RopeScaling, published, stored,
+    transformers::{Gpt2Format, LlamaFormat},
+};
 use grid::Demands;
 use nn::Builder;
 use parallel::Model;
 use serde::{Deserialize, Serialize};
-use std::any::Any;
+use std::{any::Any, sync::Arc};
 use train::{
     Architecture, Error, ModelConfig, Result,
     architecture::{Text, model_of},
     batches::Values,
     config::{Key, Numbers, Section, check_counts, check_numbers},
+    foreign::Format,
 };
 
 /// Which architecture.
@@ -49,6 +53,10 @@ train::section! {
         pub heads: usize,
         /// Key and value heads; 0 means as many as query heads.
         pub kv_heads: usize,
+        /// Elements of a head; 0 means the hidden size divided by the heads.
+        pub head_size: usize,
+        /// Whether queries, keys and values have biases in the Llama family, as in Qwen 2; in GPT-2 they always do.
+        pub qkv_bias: bool,
         /// Width inside the MLP; 0 means 4 times the hidden size (GPT-2), or 8/3 of it, rounded up to a multiple of 8 (Llama).
         pub mlp_hidden: usize,
         /// Tokens in a sequence.
@@ -68,6 +76,9 @@ train::section! {
         pub norm_epsilon: f64,
         /// Base of rotary positions.
         pub rope_base: f64,
+        /// Stretches rotary positions, for a context beyond that of the first training: `none`, `linear:FACTOR`, or
+        /// `llama3:FACTOR:LOW:HIGH:CONTEXT`, which leaves wavelengths below CONTEXT / HIGH tokens as they are.
+        pub rope_scaling: RopeScaling,
         /// Standard deviation of initial weights.
         pub init_deviation: f64,
     }
@@ -81,6 +92,8 @@ impl Default for GptConfig {
             hidden: 128,
             heads: 8,
             kv_heads: 0,
+            head_size: 0,
+            qkv_bias: false,
             mlp_hidden: 0,
             context: 128,
             vocabulary: 0,
@@ -90,6 +103,7 @@ impl Default for GptConfig {
             dropout: 0.0,
             norm_epsilon: 1e-5,
             rope_base: 10_000.0,
+            rope_scaling: RopeScaling::None,
             init_deviation: 0.02,
         }
     }
@@ -107,7 +121,25 @@ impl GptConfig {
 
     /// Elements of a head.
     pub fn head_size(&self) -> usize {
-        self.hidden / self.heads.max(1)
+        match self.head_size {
+            0 => self.hidden / self.heads.max(1),
+            size => size,
+        }
+    }
+
+    /// Features of all query heads.
+    pub fn query_width(&self) -> usize {
+        self.heads * self.head_size()
+    }
+
+    /// Features of all key heads, and of all value heads.
+    pub fn key_width(&self) -> usize {
+        self.kv_heads() * self.head_size()
+    }
+
+    /// Whether queries, keys and values have biases.
+    pub fn has_qkv_bias(&self) -> bool {
+        self.family == GptFamily::Gpt2 || self.qkv_bias
     }
 
     /// Width inside the MLP.
@@ -132,14 +164,13 @@ impl GptConfig {
 
     /// Number of weights; those of a tied head count once.
     pub fn num_parameters(&self) -> usize {
-        let (h, kv, mlp) = (
-            self.hidden,
-            self.kv_heads() * self.head_size(),
-            self.mlp_hidden(),
-        );
+        let (h, mlp) = (self.hidden, self.mlp_hidden());
+        let (q, kv) = (self.query_width(), self.key_width());
+        let biases = if self.has_qkv_bias() { q + 2 * kv } else { 0 };
+        let attention = 2 * h * q + 2 * h * kv + biases;
         let block = match self.family {
-            GptFamily::Gpt2 => 2 * h * h + 2 * h * kv + 2 * h * mlp + 2 * kv + mlp + 3 * h + 4 * h,
-            GptFamily::Llama => 2 * h * h + 2 * h * kv + 3 * h * mlp + 2 * h,
+            GptFamily::Gpt2 => attention + 2 * h * mlp + mlp + 2 * h + 4 * h,
+            GptFamily::Llama => attention + 3 * h * mlp + 2 * h,
         };
         let table = self.padded_vocabulary() * h;
         let ends = match self.family {
@@ -150,17 +181,14 @@ impl GptConfig {
     }
 
     /// Flop of GEMMs and attention per token, forward and backward, as published figures count them: 6 for each
-    /// weight of a GEMM, and 12 x layers x hidden x context for attention, half of which is never computed.
+    /// weight of a GEMM, and 12 x layers x query features x context for attention, half of which is never computed.
     pub fn flop_per_token(&self) -> f64 {
-        let (h, kv, mlp) = (
-            self.hidden,
-            self.kv_heads() * self.head_size(),
-            self.mlp_hidden(),
-        );
+        let (h, mlp) = (self.hidden, self.mlp_hidden());
+        let (q, kv) = (self.query_width(), self.key_width());
         let mats = if self.family == GptFamily::Gpt2 { 2 } else { 3 };
         let weights =
-            self.layers * (2 * h * h + 2 * h * kv + mats * h * mlp) + self.padded_vocabulary() * h;
-        6.0 * weights as f64 + 12.0 * (self.layers * h * self.context) as f64
+            self.layers * (2 * h * q + 2 * h * kv + mats * h * mlp) + self.padded_vocabulary() * h;
+        6.0 * weights as f64 + 12.0 * (self.layers * q * self.context) as f64
     }
 
     /// Checks the sizes; an error names the problem in one sentence.
@@ -182,6 +210,7 @@ impl GptConfig {
                 ("context", self.context, 1..=MOST),
                 ("vocabulary", self.vocabulary, 1..=MOST_TOKENS),
                 ("mlp_hidden", self.mlp_hidden, 0..=MOST),
+                ("head_size", self.head_size, 0..=MOST_HIDDEN),
                 ("pad_vocabulary_to", self.pad_vocabulary_to, 1..=MOST),
             ],
         )?;
@@ -193,7 +222,15 @@ impl GptConfig {
                 ("init_deviation", self.init_deviation, Numbers::Positive),
             ],
         )?;
-        if !self.hidden.is_multiple_of(self.heads) {
+        if self.heads.saturating_mul(self.head_size()) > MOST {
+            let found = format!("{} with heads = {}", self.head_size(), self.heads);
+            return refuse(
+                "head_size",
+                found,
+                &format!("at most {MOST} features of all heads"),
+            );
+        }
+        if self.head_size == 0 && !self.hidden.is_multiple_of(self.heads) {
             let found = format!("{} with heads = {}", self.hidden, self.heads);
             return refuse("hidden", found, "a multiple of the heads");
         }
@@ -204,6 +241,20 @@ impl GptConfig {
         if self.family == GptFamily::Llama && !self.head_size().is_multiple_of(2) {
             let found = format!("{}, of {} elements each", self.heads, self.head_size());
             return refuse("heads", found, "heads of an even size for rotary positions");
+        }
+        self.rope_scaling.check()?;
+        let is_plain = !self.qkv_bias && self.rope_scaling == RopeScaling::None;
+        if self.family == GptFamily::Gpt2 && !is_plain {
+            let key = if self.qkv_bias {
+                "qkv_bias"
+            } else {
+                "rope_scaling"
+            };
+            return refuse(
+                key,
+                "a value with family = \"gpt2\"".into(),
+                "family = \"llama\"",
+            );
         }
         if let Some(end) = self
             .document_end
@@ -367,6 +418,13 @@ impl train::Family for GptFamily {
     fn model(&self, name: &str) -> Option<ModelConfig> {
         let found = published::find(name).filter(|_| *self == GptFamily::Gpt2);
         found.map(ModelConfig::new)
+    }
+
+    fn format(&self) -> Option<Arc<dyn Format>> {
+        Some(match self {
+            GptFamily::Gpt2 => Arc::new(Gpt2Format),
+            GptFamily::Llama => Arc::new(LlamaFormat),
+        })
     }
 }
 

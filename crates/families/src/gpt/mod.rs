@@ -8,9 +8,12 @@ mod config;
 mod documents;
 mod model;
 mod published;
+mod scaling;
 mod stored;
+mod transformers;
 
 pub use config::{GptConfig, GptFamily};
 pub use documents::DocumentEnd;
 pub use model::Gpt;
 pub use published::published;
+pub use scaling::RopeScaling;

@@ -108,7 +108,7 @@ impl Model for Gpt {
     /// element.
     fn cost(&self, segment: usize) -> Option<f64> {
         let config = &self.config;
-        let (h, kv) = (config.hidden, config.kv_heads() * config.head_size());
+        let (h, q, kv) = (config.hidden, config.query_width(), config.key_width());
         let matrices = if config.family == GptFamily::Gpt2 {
             2
         } else {
@@ -117,8 +117,8 @@ impl Model for Gpt {
         let flop = match segment {
             0 => 8 * h,
             _ if segment + 1 == self.num_segments() => 2 * h * config.padded_vocabulary(),
-            // Causal attention computes half of the 4 h s operations of scores and weighted sums.
-            _ if segment % 2 == 1 => 4 * h * h + 4 * h * kv + 2 * h * config.context,
+            // Causal attention computes half of the 4 q s operations of scores and weighted sums.
+            _ if segment % 2 == 1 => 4 * h * q + 4 * h * kv + 2 * q * config.context,
             _ => 2 * matrices * h * config.mlp_hidden(),
         };
         Some(flop as f64)

@@ -130,6 +130,7 @@ fn run_in(dir: PathBuf, grid: Degrees) -> train::Result<Run> {
         tokenizer: Some(tokenizer),
         dir,
         resume: None,
+        init: None,
         restart: false,
         trace_step: Some(2),
     })

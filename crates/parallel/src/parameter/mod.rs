@@ -58,7 +58,7 @@ struct Inner {
     init: Init,
     decays: bool,
     group: Option<Rc<str>>,
-    frozen: bool,
+    frozen: Cell<bool>,
     hidden: Cell<bool>,
     segments: RefCell<Vec<usize>>,
     home: OnceCell<Home>,
@@ -108,7 +108,7 @@ impl Parameter {
             init,
             decays,
             group: scope.group.clone(),
-            frozen: scope.frozen,
+            frozen: Cell::new(scope.frozen),
             hidden: Cell::new(false),
             segments: RefCell::new(vec![scope.segment]),
             home: OnceCell::new(),
@@ -157,7 +157,24 @@ impl Parameter {
 
     /// Whether it is frozen: no gradient, no optimiser state.
     pub fn is_frozen(&self) -> bool {
-        self.0.frozen
+        self.0.frozen.get()
+    }
+
+    /// Freezes it. All ranks must do so, before a parameter set is made.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a parameter that is part of a set.
+    pub fn freeze(&self) -> Result<()> {
+        if self.settled().is_some() {
+            let operation = format!("freezing {}", self.0.name);
+            return Err(Error::invalid(
+                operation,
+                "a part of a set",
+                "one before its set is made",
+            ));
+        }
+        self.0.frozen.set(true);
+        Ok(())
     }
 
     /// Whether it is the matrix of a linear map between hidden features, for which an optimiser may have a rule of its own.
@@ -234,7 +251,7 @@ impl Parameter {
                     "shards along Data",
                     "ParameterSet::read, which gathers them",
                 )
-            } else if self.0.frozen {
+            } else if self.is_frozen() {
                 ("a frozen parameter", "a parameter that is trained")
             } else {
                 ("a set made for inference", "a parameter that is trained")

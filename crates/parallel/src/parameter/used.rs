@@ -47,7 +47,7 @@ impl Parameter {
             return Err(Error::invalid(&self.0.name, found, needed));
         }
         let value = self.value()?;
-        if self.0.frozen || !pass.is_training() {
+        if self.is_frozen() || !pass.is_training() {
             return Ok(Var::constant(value));
         }
         let summed_over = x.cut().filter(|axis| self.0.layout.cuts(*axis).is_none());

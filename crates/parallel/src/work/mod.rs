@@ -40,6 +40,8 @@ pub struct SegmentWork {
     pub elements: [usize; Place::COUNT],
     /// Elements of its parameters; a shared one counts in the first segment that uses it.
     pub parameters: usize,
+    /// Those of them that are trained.
+    pub trained: usize,
     /// Rows and columns of those that are [hidden matrices](Parameter::is_hidden_matrix) and are trained.
     pub matrices: Vec<[usize; 2]>,
     /// Whether recomputation runs its forward again.
@@ -147,7 +149,9 @@ impl Work {
         for parameter in &parameters {
             let first = parameter.segments().first().copied();
             if let Some(work) = first.and_then(|segment| segments.get_mut(segment)) {
-                work.parameters += parameter.global_shape().iter().product::<usize>();
+                let elements = parameter.global_shape().iter().product::<usize>();
+                work.parameters += elements;
+                work.trained += if parameter.is_frozen() { 0 } else { elements };
                 if parameter.is_hidden_matrix() && !parameter.is_frozen() {
                     let shape = parameter.global_shape();
                     work.matrices.push([shape[0], shape[1]]);

@@ -41,7 +41,8 @@ pub fn memory(request: &Request, candidate: &Candidate) -> f64 {
         true => 2.0,
         false => 1.0,
     };
-    let per_parameter = versions * read + number / gradients + of_optimiser;
+    let trained = number / gradients + of_optimiser;
+    let per_parameter = versions * read + trained * trained_share(request);
     per_parameter * parameters(request, &candidate.degrees)
         + lines
         + activations(request, candidate)
@@ -106,6 +107,13 @@ pub(super) fn elements_of_matrices(request: &Request) -> f64 {
     matrices
         .map(|[rows, columns]| rows * columns)
         .sum::<usize>() as f64
+}
+
+/// The share of parameter elements that are trained.
+pub(super) fn trained_share(request: &Request) -> f64 {
+    let segments = request.work.segments.iter();
+    let trained: usize = segments.map(|segment| segment.trained).sum();
+    trained as f64 / request.work.num_parameters().max(1) as f64
 }
 
 /// Number of parameter elements that a rank holds.

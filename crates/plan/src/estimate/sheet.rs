@@ -6,7 +6,7 @@ use super::{
     distances::{Distances, Places},
     lines::LineSums,
     matrices::Matrices,
-    memory::{beyond_bytes, moved_bytes, parameters, state_bytes},
+    memory::{beyond_bytes, moved_bytes, parameters, state_bytes, trained_share},
     prices::{Pricer, Prices},
     stages::imbalance,
 };
@@ -94,7 +94,9 @@ impl<'a> Sheet<'a> {
             parameters * dtype.bytes() as f64,
         );
         let num_buckets = local.num_buckets(gradients);
-        let sent = parameters * request.gradient_wire.over_data(dtype).bytes() as f64;
+        let sent = parameters
+            * trained_share(request)
+            * request.gradient_wire.over_data(dtype).bytes() as f64;
         let bucket_over = |axis: Axis, operations: &[Operation], bytes: f64| {
             let each = operations.iter();
             let each = each.map(|operation| (*operation, (bytes / num_buckets) as usize));
@@ -323,7 +325,8 @@ impl<'a> Sheet<'a> {
         };
         let of_element = 14.0 + 2.0 * state + of_scales + of_lines;
         let device = &self.request.machine.device;
-        let elements = parameters(self.request, &variant.degrees) / shared;
+        let trained = parameters(self.request, &variant.degrees) * trained_share(self.request);
+        let elements = trained / shared;
         let kernels = of_element * elements / device.kernel_bandwidth("adamw", "optimiser");
         let Some(bandwidth) = self.bandwidth(variant.optimiser_place) else {
             return kernels;

@@ -104,7 +104,7 @@ values! {
     TokenType => "`u16` or `u32`",
     CollectiveBackend => "`library` or `staged`",
     EpiloguePlacement => "`fused` or `separate`",
-    TokenizerChoice => "`bytes`, `characters`, `{ file = PATH }` or `{ ids = NUMBER }`",
+    TokenizerChoice => "`bytes`, `characters`, `{ file = PATH }`, `{ ids = NUMBER }` or `{ checkpoint = PATH }`",
 }
 
 /// Defines the structure of a section, and implements [`Section`] for it.

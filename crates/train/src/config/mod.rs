@@ -11,6 +11,7 @@ mod parse;
 mod placement;
 mod sections;
 pub mod suggest;
+mod tuning;
 mod written;
 
 pub use bits::BitsChoice;
@@ -27,6 +28,7 @@ pub use placement::{ActivationPlaces, PlacementConfig, SegmentPlaces};
 pub use sections::{
     DataConfig, MemoryMode, OptimiserKind, ParallelConfig, Precision, TrainingConfig,
 };
+pub use tuning::TuningConfig;
 
 use crate::{
     Error, Families, ModelConfig, Result, Trainer,
@@ -41,7 +43,7 @@ use parallel::{
     Context, Settings,
     memory::{ActivationMemory, SegmentMemory, Segments},
     pipeline::SchedulePlan,
-    work::Work,
+    work::{Work, dry_context},
 };
 use serde::Serialize;
 use std::{path::Path, sync::Arc};
@@ -58,6 +60,8 @@ pub struct Config {
     pub data: DataConfig,
     /// Steps, batch, optimiser, validation, checkpoints.
     pub training: TrainingConfig,
+    /// Which parameters are trained.
+    pub tuning: TuningConfig,
     /// Grid, schedule, overlap, threads.
     pub parallel: ParallelConfig,
     /// Choices about each rank's device.
@@ -74,6 +78,7 @@ impl Config {
             model,
             data: DataConfig::default(),
             training: TrainingConfig::default(),
+            tuning: TuningConfig::default(),
             parallel: ParallelConfig::default(),
             device: DeviceConfig::default(),
             placement: PlacementConfig::default(),
@@ -111,7 +116,7 @@ impl Config {
 
     /// The keys of every table but `[model]`, whose keys are its family's ([`Families::keys`]): the name of the table, empty
     /// for the keys above all tables, with its keys.
-    pub fn keys() -> [(&'static str, Vec<Key>); 6] {
+    pub fn keys() -> [(&'static str, Vec<Key>); 7] {
         #[derive(Serialize)]
         struct Above {
             seed: u64,
@@ -121,6 +126,7 @@ impl Config {
             ("", vec![Key::of::<u64>("seed", seed, &Above { seed: 0 })]),
             ("data", DataConfig::keys()),
             ("training", TrainingConfig::keys()),
+            ("tuning", TuningConfig::keys()),
             ("parallel", ParallelConfig::keys()),
             ("device", DeviceConfig::keys()),
             ("placement", PlacementConfig::keys()),
@@ -189,7 +195,7 @@ impl Config {
             let needed = "stated, or a program that settles it before its ranks start (plan::memory::settle)";
             return Err(Error::setting("training.memory", "auto", needed));
         }
-        let build = |builder: &nn::Builder| self.model.build(builder);
+        let build = |builder: &nn::Builder| self.build(builder);
         let trainer = Trainer::boxed(
             context,
             build,
@@ -242,7 +248,7 @@ impl Config {
         let rows = self.model.blank_rows(1);
         let build = |context: &Context| {
             let builder = nn::Builder::new(context);
-            let model = self.model.build(&builder)?;
+            let model = self.build(&builder)?;
             Ok((model, builder.parameters()))
         };
         Ok(Work::count(
@@ -250,6 +256,17 @@ impl Config {
             dtype,
             build,
         )?)
+    }
+
+    /// Declares the model, with what is frozen and what has adapters.
+    ///
+    /// # Errors
+    /// Those of its layers; [`Error::Invalid`](parallel::Error::Invalid) for a pattern of `[tuning]` that selects nothing.
+    pub fn build(&self, builder: &nn::Builder) -> parallel::Result<Box<dyn parallel::Model>> {
+        let builder = builder.tuned(self.tuning.tuning());
+        let model = self.model.build(&builder)?;
+        builder.check_tuning()?;
+        Ok(model)
     }
 
     /// How a trainer of this configuration runs its steps.
@@ -338,6 +355,7 @@ impl Config {
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
         self.training.check()?;
+        self.tuning.check()?;
         self.parallel.check()?;
         self.device.check()?;
         self.placement.check()?;
@@ -347,6 +365,7 @@ impl Config {
             self.device.matmul_choices.as_deref(),
         )?;
         self.grid()?;
+        self.check_tuning()?;
         self.check_graph()?;
         self.check_placement()?;
         self.machine()?;
@@ -365,6 +384,15 @@ impl Config {
             }
         }
         self.schedule().map(drop)
+    }
+
+    // Patterns are compared with the names that the model declares.
+    fn check_tuning(&self) -> Result<()> {
+        if self.tuning.tuning() == nn::Tuning::default() {
+            return Ok(());
+        }
+        let builder = nn::Builder::new(&dry_context()?);
+        self.build(&builder).map(drop).map_err(as_config)
     }
 
     // Masks are drawn by numbers that kernels take by value, collectives run on other streams, and the host moves activations.

@@ -2,7 +2,7 @@
 
 use super::{
     Config, ConfigLocation, DataConfig, DeviceConfig, ParallelConfig, PlacementConfig,
-    TrainingConfig, suggest::nearest,
+    TrainingConfig, TuningConfig, suggest::nearest,
 };
 use crate::{Error, Families, Meant, Result};
 use grid::machine::Mistake;
@@ -24,6 +24,7 @@ struct Sections {
     model: IgnoredAny,
     data: DataConfig,
     training: TrainingConfig,
+    tuning: TuningConfig,
     parallel: ParallelConfig,
     device: DeviceConfig,
     placement: PlacementConfig,
@@ -35,6 +36,7 @@ pub(super) fn config(text: &str, families: &Families) -> Result<Config> {
         seed,
         data,
         training,
+        tuning,
         parallel,
         device,
         placement,
@@ -46,6 +48,7 @@ pub(super) fn config(text: &str, families: &Families) -> Result<Config> {
         model,
         data,
         training,
+        tuning,
         parallel,
         device,
         placement,

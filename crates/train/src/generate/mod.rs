@@ -20,4 +20,5 @@ pub use generator::{Generator, GeneratorOptions};
 pub use request::{Finish, Generated, MOST_TOKENS, Request, RequestId};
 pub use sampling::Sampling;
 pub use speed::Speed;
+pub(crate) use stored::wrapped;
 pub use stored::{configured, described, inference, load, text};

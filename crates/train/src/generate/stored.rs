@@ -11,7 +11,7 @@ use bootstrap::World;
 use grid::Axis;
 use nn::Builder;
 use parallel::{
-    Context, Pipeline,
+    Context, Model, Pipeline,
     data::{Part, SetOptions},
     memory::ActivationMemory,
     pipeline::{Built, Options, ScheduleKind, SchedulePlan},
@@ -57,7 +57,7 @@ pub fn configured(reader: &Reader, families: &Families) -> Result<Config> {
     });
     let config = config.map_err(|error| foreign(error.to_string()))?;
     let builder = Builder::new(&dry_context()?);
-    config.model.build(&builder)?;
+    config.build(&builder)?;
     let weights = [("weights/".into(), Part::Weights)];
     let options = SetOptions::inference(config.training.precision.dtype());
     check_names(&builder.parameters(), reader, (&options, &weights))?;
@@ -102,9 +102,21 @@ pub fn load(world: &World, device: &Device, config: &Config, reader: &Reader) ->
 /// # Errors
 /// [`Error::Parallel`] from layers and collectives.
 pub fn inference(context: &Context, config: &Config) -> Result<Pipeline> {
+    wrapped(context, config, |model| Rc::new(model))
+}
+
+/// As [`inference`], of the model inside another. Collective.
+///
+/// # Errors
+/// As [`inference`].
+pub(crate) fn wrapped(
+    context: &Context,
+    config: &Config,
+    wrap: impl Fn(Box<dyn Model>) -> Rc<dyn Model>,
+) -> Result<Pipeline> {
     let build = || -> parallel::Result<Built> {
         let builder = Builder::new(context);
-        let model = Rc::new(config.model.build(&builder)?);
+        let model = wrap(config.build(&builder)?);
         Ok((model, builder.parameters()))
     };
     let stages = context.degree(Axis::Pipeline);

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// [`Error::Parallel`](crate::Error::Parallel) for a model that cannot be built, and for more parts than segments.
 pub fn stages(config: &Config, degrees: &Degrees) -> Result<BTreeMap<String, usize>> {
     let builder = nn::Builder::new(&dry_context()?);
-    let model = config.model.build(&builder)?;
+    let model = config.build(&builder)?;
     let parameters = builder.parameters();
     let stages = config.parallel.schedule.stages(degrees.pipeline);
     let at = Config {

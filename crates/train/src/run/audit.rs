@@ -221,7 +221,7 @@ pub fn replay(
 ) -> Result<Option<PathBuf>> {
     let mut trainer = begin(world, device, run)?;
     if world.rank() == 0 {
-        let started = run.started(trainer.next_step(), steps, trainer.num_parameters());
+        let started = run.started(trainer.next_step(), steps, &trainer);
         observer.started(&started);
     }
     let mut watched = Watched {

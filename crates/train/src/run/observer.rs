@@ -38,6 +38,8 @@ pub struct Started {
     pub num_steps: u64,
     /// Number of weights of the model.
     pub num_parameters: usize,
+    /// Those of them that are trained.
+    pub num_trained: usize,
     /// Numbers of training and validation tokens, if the data is text.
     pub num_tokens: Option<[usize; 2]>,
     /// Tokens per step; if the data is not text, rows per step.

@@ -171,6 +171,7 @@ pub fn replay(
             checkpoint: checkpoint.clone(),
             any_change: true,
         }),
+        init: None,
         restart: false,
         trace_step: None,
     };

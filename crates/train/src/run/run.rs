@@ -8,7 +8,7 @@ use crate::{
     config::BitsChoice,
     data::Tokenizer,
     metrics::{self, Record},
-    trainer::{Attached, StepDone, Trainer, disk_work},
+    trainer::{Attached, StepDone, Trainer, Weights, disk_work},
 };
 use bootstrap::World;
 use std::{
@@ -33,6 +33,8 @@ pub struct Run {
     pub dir: PathBuf,
     /// Where to resume from; `None` begins with step 1.
     pub resume: Option<Resume>,
+    /// The weights with which a new run begins, instead of random ones.
+    pub init: Option<Arc<dyn Weights>>,
     /// Whether a new run may take a folder with records of one that ended before its first checkpoint.
     pub restart: bool,
     /// The step whose work trace.json shows completely, if any.
@@ -71,7 +73,7 @@ pub fn run(
     let first_step = trainer.next_step();
     if world.rank() == 0 {
         let steps = run.config.training.steps;
-        observer.started(&run.started(first_step, steps, trainer.num_parameters()));
+        observer.started(&run.started(first_step, steps, &trainer));
     }
     let mut session = Session::open(run, (observer, stop), &trainer)?;
     let trained = trainer.fit(&*run.data, run.config.training.steps, &mut session);
@@ -81,17 +83,20 @@ pub fn run(
     session.summary(&trainer, begun)
 }
 
-/// The trainer with which a run begins: a new one, or that of the checkpoint from which it resumes. Collective.
+/// The trainer with which a run begins: a new one, perhaps with other weights, or that of the checkpoint from which it resumes.
+/// Collective.
 ///
 /// # Errors
-/// [`Error::Unequal`] if ranks differ in what they run; those of [`Config::context`], [`Config::trainer`] and
-/// [`Trainer::resume`].
+/// [`Error::Unequal`] if ranks differ in what they run; those of [`Config::context`], [`Config::trainer`],
+/// [`Trainer::resume`] and [`Trainer::load_weights`].
 pub(super) fn begin(world: &World, device: &Device, run: &Run) -> Result<Trainer> {
     same::check(world, run)?;
     let context = run.config.context(world, device)?;
     let mut trainer = run.config.trainer(&context)?;
-    if let Some(from) = &run.resume {
-        trainer.resume(&from.checkpoint)?;
+    match (&run.resume, &run.init) {
+        (Some(from), _) => trainer.resume(&from.checkpoint)?,
+        (None, Some(weights)) => trainer.load_weights(&**weights, &[])?,
+        (None, None) => {}
     }
     Ok(trainer)
 }
@@ -144,16 +149,12 @@ impl Run {
         }
     }
 
-    pub(super) fn started(
-        &self,
-        first_step: u64,
-        num_steps: u64,
-        num_parameters: usize,
-    ) -> Started {
+    pub(super) fn started(&self, first_step: u64, num_steps: u64, trainer: &Trainer) -> Started {
         Started {
             first_step,
             num_steps,
-            num_parameters,
+            num_parameters: trainer.num_parameters(),
+            num_trained: trainer.num_trained(),
             num_tokens: self.num_tokens,
             tokens_per_step: self.tokens_per_step(),
         }

@@ -59,5 +59,7 @@ fn described(run: &Run) -> Result<Value> {
     // The folder itself may have another name on each host.
     let checkpoint = run.resume.as_ref().map(|from| from.checkpoint.file_name());
     config["checkpoint"] = json!(checkpoint.flatten().map(|name| name.to_string_lossy()));
+    let init = run.init.as_ref().map(|weights| weights.path().file_name());
+    config["init_from"] = json!(init.flatten().map(|name| name.to_string_lossy()));
     Ok(config)
 }

@@ -1,71 +1,34 @@
 //! Loads parameters and optimiser state from checkpoints and files of weights.
 
 use super::{
-    Trainer, disk_work,
+    Trainer, Weights, disk_work,
     disk_work::Patience,
     stored::{PREVIOUS, parts, stored},
 };
-use crate::{
-    Error, Mismatch, Result,
-    checkpoint::{PlainFile, Reader},
-};
+use crate::{Error, Mismatch, Result, checkpoint::Reader};
 use bootstrap::World;
 use parallel::{
     Parameter,
     data::{ParameterSet, Part, SetOptions},
 };
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 use tensor::DType;
 
 impl Trainer {
-    /// Loads the weights from a file of full tensors, such as an exported checkpoint. Each tensor has the name
-    /// of a parameter, with or without the prefix `weights/`. `others` are additional names that the file may
-    /// have; optimiser state in the file is ignored.
+    /// Loads the weights of a checkpoint, of a file of full tensors (such as an exported checkpoint), or of another program's
+    /// folder. `others` are additional names that the file may have. Collective; the disk may be slow.
     ///
     /// # Errors
     /// [`Error::Mismatch`] for a parameter that the file lacks or holds in another shape, and a tensor that the model
-    /// lacks; [`Error::Checkpoint`] for elements that are not floats, and if the file cannot be read.
-    pub fn load_weights(&mut self, file: &PlainFile, others: &[&str]) -> Result<()> {
-        let refuse = |mismatch| Err(Error::mismatch(file.path(), mismatch));
-        let stored = |name: &str| match file.contains(name) {
-            true => name.to_owned(),
-            false => format!("weights/{name}"),
-        };
-        let mut needed = BTreeSet::new();
-        for parameter in self.pipeline.declared() {
-            let (name, shape) = (stored(parameter.name()), parameter.global_shape());
-            match file.contains(&name) {
-                false => {
-                    let name = parameter.name().to_owned();
-                    return refuse(Mismatch::Missing { name });
-                }
-                true if file.shape(&name)? != shape => {
-                    return refuse(Mismatch::Shape {
-                        found: file.shape(&name)?.to_vec(),
-                        needed: shape.to_vec(),
-                        name,
-                    });
-                }
-                true => needed.insert(name),
-            };
-        }
-        let is_other = |name: &str| {
-            others.contains(&name) || name.starts_with("state") || name.starts_with(PREVIOUS)
-        };
-        let mut extra = file
-            .names()
-            .into_iter()
-            .filter(|name| !needed.contains(name) && !is_other(name));
-        if let Some(name) = extra.next() {
-            let (name, others) = (name.to_owned(), extra.count());
-            return refuse(Mismatch::Extra { name, others });
-        }
+    /// lacks; [`Error::Checkpoint`] for elements that are not floats, and if the file cannot be read; [`Error::Peer`] on the
+    /// other ranks.
+    pub fn load_weights(&mut self, weights: &dyn Weights, others: &[&str]) -> Result<()> {
+        check_weights(self.pipeline.declared(), weights, others)?;
         self.pipeline.forget_ahead();
-        self.parameters()
-            .write::<Error>(Part::Weights, |parameter| {
-                let (name, shape) = (stored(parameter.name()), parameter.global_shape());
-                Ok(file.read_f64(&name, shape, parameter.index())?)
-            })?;
+        write_weights(self.context.world(), self.parameters(), weights)?;
         match self.parameters().options().versions {
             true => Ok(self.pipeline.next_parameters().catch_up()?),
             false => Ok(()),
@@ -92,6 +55,13 @@ impl Trainer {
             };
             return Err(Error::mismatch(reader.path(), mismatch));
         }
+        if stored.optimiser.is_none() && reader.names().all(|name| !name.starts_with("state")) {
+            let what = "state of an optimiser";
+            let reason =
+                "it holds weights alone, as after an import; --init-from begins a run with them";
+            let (path, reason) = (reader.path(), reason.to_owned());
+            return Err(Error::mismatch(path, Mismatch::Foreign { what, reason }));
+        }
         let options = self.parameters().options();
         let mut parts = parts(options);
         // A checkpoint of another schedule has the latest weights alone, from which both versions begin, as those of a new run do.
@@ -108,6 +78,78 @@ impl Trainer {
         self.next_step = reader.step();
         Ok(())
     }
+}
+
+/// Checks that weights are those of these parameters, each with its shape; `others` are names that they may have besides.
+///
+/// # Errors
+/// [`Error::Mismatch`] with the first name that only one side has, or the two shapes.
+pub(crate) fn check_weights(
+    parameters: &[Parameter],
+    weights: &dyn Weights,
+    others: &[&str],
+) -> Result<()> {
+    let refuse = |mismatch| Err(Error::mismatch(weights.path(), mismatch));
+    let mut needed = BTreeSet::new();
+    for parameter in parameters
+        .iter()
+        .filter(|parameter| is_expected(parameter, weights))
+    {
+        let name = parameter.name().to_owned();
+        match weights.shape(&name) {
+            None => return refuse(Mismatch::Missing { name }),
+            Some(found) if found != parameter.global_shape() => {
+                return refuse(Mismatch::Shape {
+                    found,
+                    needed: parameter.global_shape().to_vec(),
+                    name,
+                });
+            }
+            Some(_) => needed.insert(name),
+        };
+    }
+    let names = weights.names().into_iter();
+    let mut extra = names.filter(|name| !needed.contains(name) && !others.contains(&&**name));
+    match extra.next() {
+        None => Ok(()),
+        Some(name) => {
+            let others = extra.count();
+            refuse(Mismatch::Extra { name, others })
+        }
+    }
+}
+
+// Adapters begin anew where the weights have none.
+fn is_expected(parameter: &Parameter, weights: &dyn Weights) -> bool {
+    !nn::is_of_adapter(parameter.name()) || weights.shape(parameter.name()).is_some()
+}
+
+/// Sets the weights of a set of parameters; those of adapters stay where there are none. Collective; the disk may be slow.
+///
+/// # Errors
+/// As [`fill`].
+pub(crate) fn write_weights(
+    world: &World,
+    parameters: &ParameterSet,
+    weights: &dyn Weights,
+) -> Result<()> {
+    let mut kept = BTreeMap::new();
+    parameters.read::<Error>(Part::Weights, |parameter, numbers| {
+        if !is_expected(parameter, weights) {
+            kept.insert(parameter.name().to_owned(), numbers);
+        }
+        Ok(())
+    })?;
+    let mut patience = Patience::new(world);
+    let written = parameters.write(Part::Weights, |parameter| {
+        let (name, shape) = (parameter.name(), parameter.global_shape());
+        let index = parameter.index();
+        match kept.remove(name) {
+            Some(numbers) => Ok(numbers),
+            None => patience.wait_for(|| weights.read(name, shape, index)),
+        }
+    });
+    patience.finish(written)
 }
 
 /// Compares every byte of a checkpoint with its checksums. Collective: ranks share the files, and wait as long as it takes.

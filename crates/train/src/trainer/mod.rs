@@ -3,7 +3,7 @@
 //! [`Trainer`] is one rank's model, parameters and optimiser. `options` sets how its steps run; `scale` adapts the loss
 //! scale in f16; `recorded` queues a step in one call; `diverged` finds the first non-finite number. For checkpoints,
 //! `snapshot` copies the state to the host, `save` writes the copy, `behind` does so beside the next steps, and `load`
-//! reads it back; `stored` is what they hold besides tensors, and `scalars` the part of it that decides the next step; `disk_work` waits for slow disks; `fit` is a loop of steps with callbacks; `predict` collects a
+//! reads it back, or `weights` of other files; `stored` is what they hold besides tensors, and `scalars` the part of it that decides the next step; `disk_work` waits for slow disks; `fit` is a loop of steps with callbacks; `predict` collects a
 //! model's outputs; `peak` reports the peak memory.
 
 mod behind;
@@ -26,15 +26,17 @@ mod stored;
 )]
 mod trainer;
 mod watch;
+mod weights;
 
 pub use behind::{CheckpointDone, CheckpointWriter};
 pub use fit::{Callback, StepDone};
 pub use load::verify;
-pub(crate) use load::{check_names, fill};
+pub(crate) use load::{check_names, check_weights, fill, write_weights};
 pub use options::{GroupOptions, Options};
 pub use peak::PeakMemory;
 pub use predict::{Output, Predictions};
 pub use scalars::scalars;
 pub use stored::Attached;
-pub(crate) use stored::stored;
+pub(crate) use stored::{first_stored, stored};
 pub use trainer::{Computed, StepResult, Trainer};
+pub use weights::Weights;

@@ -2,7 +2,7 @@
 
 use super::{Trainer, scale::LossScale};
 use crate::{
-    Error, Mismatch, Result,
+    Config, Error, Mismatch, Result,
     checkpoint::{Reader, Sections},
 };
 use parallel::data::{Part, SetOptions};
@@ -72,6 +72,20 @@ pub(crate) fn stored(reader: &Reader) -> Result<Stored> {
     serde_json::from_value(value).map_err(|error| {
         let (what, reason) = ("record of a trainer", error.to_string());
         Error::mismatch(reader.path(), Mismatch::Foreign { what, reason })
+    })
+}
+
+/// The section of a checkpoint of weights that no step has changed.
+pub(crate) fn first_stored(config: &Config, tokenizer: &Value) -> Result<Stored> {
+    let refuse =
+        |error: serde_json::Error| Error::setting("checkpoint", error, "values that JSON can hold");
+    Ok(Stored {
+        config: serde_json::to_value(config).map_err(refuse)?,
+        tokenizer: tokenizer.clone(),
+        data: None,
+        num_updates: 0,
+        loss_scale: LossScale::none(),
+        optimiser: None,
     })
 }
 

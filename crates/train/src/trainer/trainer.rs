@@ -184,8 +184,19 @@ impl Trainer {
 
     /// Number of weights of the full model; a shared weight counts once.
     pub fn num_parameters(&self) -> usize {
-        let elements = |parameter: &Parameter| parameter.global_shape().iter().product::<usize>();
-        self.pipeline.declared().iter().map(elements).sum()
+        self.count(|_| true)
+    }
+
+    /// Those of them that are trained.
+    pub fn num_trained(&self) -> usize {
+        self.count(|parameter| !parameter.is_frozen())
+    }
+
+    fn count(&self, counts: impl Fn(&Parameter) -> bool) -> usize {
+        let declared = self.pipeline.declared().iter();
+        let counted = declared.filter(|parameter| counts(parameter));
+        let elements = counted.map(|parameter| parameter.global_shape().iter().product::<usize>());
+        elements.sum()
     }
 
     /// How the batch is cut.

@@ -122,6 +122,7 @@ fn run_from(config: Config, opened: &Opened, from: &Reader) -> Run {
         num_tokens: opened.num_tokens,
         tokenizer: opened.tokenizer.clone(),
         dir: PathBuf::new(),
+        init: None,
         resume: Some(Resume {
             checkpoint: from.path().to_owned(),
             any_change: false,

@@ -1,12 +1,15 @@
 //! The tokenizer that a configuration requests.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hal::files;
 use serde::{Deserialize, Serialize};
 
 use super::{MOST_BYTES, Tokenizer};
-use crate::data::{Content, Error, Result};
+use crate::{
+    checkpoint::Reader,
+    data::{Content, Error, Result},
+};
 
 /// The tokenizer to make; the character table and the file are read only when it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -21,6 +24,8 @@ pub enum TokenizerChoice {
     File(PathBuf),
     /// Numbers of a token file, with this vocabulary.
     Ids(usize),
+    /// That of a checkpoint, or of the newest one of a run.
+    Checkpoint(PathBuf),
 }
 
 impl TokenizerChoice {
@@ -31,7 +36,6 @@ impl TokenizerChoice {
     /// [`Error::Tokenizer`] from the file.
     pub fn build(&self, content: &Content) -> Result<Tokenizer> {
         match (self, content) {
-            (TokenizerChoice::Bytes, _) => Ok(Tokenizer::bytes()),
             (TokenizerChoice::Characters, Content::Text(text)) => {
                 Ok(Tokenizer::characters(&text.documents))
             }
@@ -39,7 +43,19 @@ impl TokenizerChoice {
                 "characters over a token file",
                 "ids, bytes or a tokenizer file",
             )),
-            (TokenizerChoice::File(path), _) => {
+            (other, _) => other.read(),
+        }
+    }
+
+    /// Makes a tokenizer that does not depend on the data.
+    ///
+    /// # Errors
+    /// As [`build`](TokenizerChoice::build); [`Error::Setting`] for characters.
+    pub fn read(&self) -> Result<Tokenizer> {
+        match self {
+            TokenizerChoice::Bytes => Ok(Tokenizer::bytes()),
+            TokenizerChoice::Characters => Err(misfit("characters without a text", "one")),
+            TokenizerChoice::File(path) => {
                 let name = path.display().to_string();
                 let json = files::read(path, MOST_BYTES)
                     .map_err(|error| Error::io("reading", path, error))?;
@@ -49,12 +65,21 @@ impl TokenizerChoice {
                 })?;
                 Tokenizer::json(&name, &json)
             }
-            (TokenizerChoice::Ids(0), _) => {
-                Err(misfit("ids of 0 tokens", "a vocabulary of at least 1"))
-            }
-            (TokenizerChoice::Ids(vocabulary_size), _) => Ok(Tokenizer::ids(*vocabulary_size)),
+            TokenizerChoice::Ids(0) => Err(misfit("ids of 0 tokens", "a vocabulary of at least 1")),
+            TokenizerChoice::Ids(vocabulary_size) => Ok(Tokenizer::ids(*vocabulary_size)),
+            TokenizerChoice::Checkpoint(path) => stored(path),
         }
     }
+}
+
+fn stored(path: &Path) -> Result<Tokenizer> {
+    let fault = |reason: String| Error::Tokenizer {
+        name: path.display().to_string(),
+        reason,
+    };
+    let reader = Reader::open(path).map_err(|error| fault(error.to_string()))?;
+    let tokenizer = reader.sections().tokenizer.clone();
+    serde_json::from_value(tokenizer).map_err(|error| fault(error.to_string()))
 }
 
 fn misfit(found: &str, needed: &'static str) -> Error {

@@ -114,6 +114,14 @@ impl Tokenizer {
         }
     }
 
+    /// The text of its `tokenizer.json`, if it is of such a file.
+    pub fn file_text(&self) -> Option<&str> {
+        match &self.0 {
+            TokenizerKind::Json(json) => Some(json.content()),
+            _ => None,
+        }
+    }
+
     /// The name in reports: `bytes`, `characters`, `ids` or the name of its file.
     pub fn name(&self) -> &str {
         match &self.0 {

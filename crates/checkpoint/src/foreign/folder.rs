@@ -1,0 +1,152 @@
+//! Full tensors in one safetensors file, or in several with an index.
+
+use crate::{Error, PlainFile, Result, TensorInfo};
+use grid::IndexBox;
+use hal::files;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+/// The file of a model that lies in one.
+pub const WEIGHTS_FILE: &str = "model.safetensors";
+/// The list of the files of a model that lies in several.
+pub const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
+
+/// The longest index: names of a million tensors.
+const MOST_INDEX_BYTES: u64 = 256 << 20;
+
+/// The tensors of a model in a folder: those of `model.safetensors`, or of the files that `model.safetensors.index.json`
+/// lists, as the library transformers writes them.
+#[derive(Debug)]
+pub struct PlainFolder {
+    path: PathBuf,
+    files: Vec<PlainFile>,
+    places: BTreeMap<String, usize>,
+}
+
+/// The index, of which only the map is ours to read.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Index {
+    #[serde(default)]
+    pub(super) metadata: serde_json::Value,
+    pub(super) weight_map: BTreeMap<String, String>,
+}
+
+impl PlainFolder {
+    /// Opens a folder, or one safetensors file.
+    ///
+    /// Reads indices and headers alone; tensors are read when they are asked for.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] if there is neither of the two files, or one that the index lists is not there; [`Error::Index`]
+    /// for an index that is not one, or that does not list what the files hold; those of [`PlainFile::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<PlainFolder> {
+        let path = path.as_ref();
+        let index = path.join(WEIGHTS_INDEX);
+        if !path.is_dir() {
+            return PlainFolder::of_one(path, path);
+        }
+        match index.exists() {
+            true => PlainFolder::of_several(path, &index),
+            false => PlainFolder::of_one(path, &path.join(WEIGHTS_FILE)),
+        }
+    }
+
+    fn of_one(path: &Path, file: &Path) -> Result<PlainFolder> {
+        let file = PlainFile::open(file)?;
+        Ok(PlainFolder {
+            path: path.to_owned(),
+            places: file.names().into_iter().map(|name| (name, 0)).collect(),
+            files: vec![file],
+        })
+    }
+
+    fn of_several(path: &Path, index_path: &Path) -> Result<PlainFolder> {
+        let refuse = |reason: String| Error::Index {
+            path: index_path.to_owned(),
+            reason,
+        };
+        let text =
+            files::read(index_path, MOST_INDEX_BYTES).map_err(Error::io("reading", index_path))?;
+        let index: Index =
+            serde_json::from_slice(&text).map_err(|error| refuse(error.to_string()))?;
+        let names: BTreeSet<&String> = index.weight_map.values().collect();
+        // A name that leads elsewhere would read files that nobody meant.
+        let leads_out = |name: &&&String| Path::new(name).file_name() != Some(name.as_ref());
+        if let Some(name) = names.iter().find(leads_out) {
+            return Err(refuse(format!(
+                "found the file {name:?}, needs the name of a file in this folder"
+            )));
+        }
+        let mut folder = PlainFolder {
+            path: path.to_owned(),
+            files: Vec::new(),
+            places: BTreeMap::new(),
+        };
+        for name in names {
+            let file = PlainFile::open(path.join(name))?;
+            for tensor in file.names() {
+                match index.weight_map.get(&tensor) {
+                    Some(listed) if listed == name => {}
+                    Some(listed) => {
+                        return Err(refuse(format!(
+                            "it lists {tensor} in {listed}, which {name} holds"
+                        )));
+                    }
+                    None => return Err(refuse(format!("it lacks {tensor}, which {name} holds"))),
+                }
+                folder.places.insert(tensor, folder.files.len());
+            }
+            folder.files.push(file);
+        }
+        let mut listed = index.weight_map.iter();
+        match listed.find(|(tensor, _)| !folder.places.contains_key(*tensor)) {
+            Some((tensor, name)) => Err(refuse(format!(
+                "it lists {tensor} in {name}, which does not hold it"
+            ))),
+            None => Ok(folder),
+        }
+    }
+
+    /// The folder or file that was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names of all tensors, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.places.keys().map(String::as_str)
+    }
+
+    /// Whether a tensor with that name exists.
+    pub fn contains(&self, name: &str) -> bool {
+        self.places.contains_key(name)
+    }
+
+    /// The description of a tensor; no axis cuts it.
+    ///
+    /// # Errors
+    /// As [`PlainFile::info`].
+    pub fn info(&self, name: &str) -> Result<TensorInfo> {
+        self.file(name)?.info(name)
+    }
+
+    /// A box of a tensor of this shape, as numbers.
+    ///
+    /// # Errors
+    /// As [`PlainFile::read_f64`].
+    pub fn read_f64(&self, name: &str, shape: &[usize], index: &IndexBox) -> Result<Vec<f64>> {
+        self.file(name)?.read_f64(name, shape, index)
+    }
+
+    fn file(&self, name: &str) -> Result<&PlainFile> {
+        let place = self.places.get(name).ok_or_else(|| Error::UnknownTensor {
+            path: self.path.clone(),
+            name: name.to_owned(),
+            num_tensors: self.places.len(),
+        })?;
+        Ok(&self.files[*place])
+    }
+}

@@ -1,0 +1,30 @@
+//! Tensors in folders of other programs: under other names, transposed, or several in one.
+//!
+//! Read in this order: [`PlainFolder`] (full tensors in one file or several), [`View`] (where a tensor of ours lies in one
+//! of theirs), [`import`](fn@import) and [`export`](fn@export) (complete conversions, a slab at a time).
+
+mod export;
+mod folder;
+mod import;
+mod view;
+
+pub use export::{Exported, ExportedFile, Source, export};
+pub use folder::{PlainFolder, WEIGHTS_FILE, WEIGHTS_INDEX};
+pub use import::{Imported, import};
+pub use view::View;
+
+use crate::element;
+use hal::DType;
+
+/// Numbers as a file whose elements have this type holds them.
+///
+/// # Panics
+/// For a type of integers.
+pub fn rounded(dtype: DType, numbers: &[f64]) -> Vec<f64> {
+    let bytes = element::bytes(dtype, numbers);
+    element::numbers(dtype, &bytes).expect("floats are numbers")
+}
+
+/// The most elements held at a time, as f64. A transposed tensor is read from one end to the other for each slab, so slabs
+/// are large.
+const SLAB_ELEMENTS: usize = 1 << 25;

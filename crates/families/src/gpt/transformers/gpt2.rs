@@ -1,0 +1,224 @@
+//! GPT-2, whose matrices are stored as in x out, and queries, keys and values in one.
+
+use super::{Places, check_context, config, reference};
+use crate::{GptConfig, GptFamily};
+use serde_json::{Map, Value, json};
+use train::{
+    Error, ModelConfig, Result,
+    checkpoint::foreign::{PlainFolder, View},
+    foreign::{Format, Place, Settings, Spare},
+};
+
+/// Settings of heads that read the outputs otherwise, or of training alone.
+const UNREAD: [&str; 9] = [
+    "gradient_checkpointing",
+    "n_ctx",
+    "reorder_and_upcast_attn",
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
+    "tokenizer_class",
+];
+
+/// `model_type` = `gpt2`.
+pub(crate) struct Gpt2Format;
+
+impl Format for Gpt2Format {
+    fn model_types(&self) -> &[&'static str] {
+        &["gpt2"]
+    }
+
+    fn model(&self, settings: &Settings) -> Result<ModelConfig> {
+        settings.skip(&UNREAD);
+        settings.only(
+            "activation_function",
+            &[json!("gelu_new"), json!("gelu_pytorch_tanh")],
+        )?;
+        settings.only("scale_attn_weights", &[json!(true)])?;
+        settings.only("scale_attn_by_inverse_layer_idx", &[json!(false)])?;
+        settings.only("add_cross_attention", &[json!(false)])?;
+        let dropout = settings.number_or("resid_pdrop", 0.1)?;
+        for key in ["embd_pdrop", "attn_pdrop"] {
+            let other = settings.number_or(key, 0.1)?;
+            if other != dropout {
+                return Err(settings.refuse(format!(
+                    "found {key} = {other}, needs that of resid_pdrop = {dropout}"
+                )));
+            }
+        }
+        let config = GptConfig {
+            family: GptFamily::Gpt2,
+            layers: settings.size("n_layer")?,
+            hidden: settings.size("n_embd")?,
+            heads: settings.size("n_head")?,
+            mlp_hidden: settings.size_or_none("n_inner")?.unwrap_or(0),
+            context: settings.size("n_positions")?,
+            vocabulary: settings.size("vocab_size")?,
+            tied_head: settings.flag_or("tie_word_embeddings", true)?,
+            dropout,
+            norm_epsilon: settings.number_or("layer_norm_epsilon", 1e-5)?,
+            init_deviation: settings.number_or("initializer_range", 0.02)?,
+            ..GptConfig::default()
+        };
+        Ok(ModelConfig::new(config))
+    }
+
+    fn settings(&self, model: &ModelConfig) -> Result<Map<String, Value>> {
+        let config = config(model);
+        let refuse = |key: &str, found: usize, needed: String| {
+            Err(Error::setting(format!("model.{key}"), found, needed))
+        };
+        if config.kv_heads() != config.heads {
+            let needed = format!("{}, as many as query heads", config.heads);
+            return refuse("kv_heads", config.kv_heads(), needed);
+        }
+        if config.query_width() != config.hidden {
+            let needed = format!("{}, the width by the heads", config.hidden / config.heads);
+            return refuse("head_size", config.head_size(), needed);
+        }
+        let inner = (config.mlp_hidden != 0).then_some(config.mlp_hidden);
+        let keys = json!({
+            "architectures": ["GPT2LMHeadModel"],
+            "model_type": "gpt2",
+            "activation_function": "gelu_new",
+            "n_layer": config.layers,
+            "n_embd": config.hidden,
+            "n_head": config.heads,
+            "n_inner": inner,
+            "n_positions": config.context,
+            "vocab_size": config.vocabulary,
+            "tie_word_embeddings": config.tied_head,
+            "resid_pdrop": config.dropout,
+            "embd_pdrop": config.dropout,
+            "attn_pdrop": config.dropout,
+            "layer_norm_epsilon": config.norm_epsilon,
+            "initializer_range": config.init_deviation,
+            // transformers fills in others where these are absent.
+            "bos_token_id": null,
+            "eos_token_id": null,
+        });
+        match keys {
+            Value::Object(keys) => Ok(keys),
+            _ => unreachable!("a bug: an object is an object"),
+        }
+    }
+
+    fn unstated(&self) -> &'static [&'static str] {
+        // Those of rotary positions are not used.
+        &[
+            "document_end",
+            "head_size",
+            "kv_heads",
+            "pad_vocabulary_to",
+            "rope_base",
+        ]
+    }
+
+    fn places(
+        &self,
+        model: &ModelConfig,
+        settings: &Settings,
+        contains: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<Place>> {
+        let config = config(model);
+        let (h, mlp, rows) = (config.hidden, config.mlp_hidden(), config.vocabulary);
+        let positions = settings.size("n_positions")?;
+        check_context(settings, "n_positions", config, positions)?;
+        // Files of the base model, such as the first ones of OpenAI, have no prefix.
+        let base = if contains("wte.weight") {
+            ""
+        } else {
+            "transformer."
+        };
+        let mut places = Places::default();
+        let padded = |name: String| View::of(name, &[rows, h]).padded(config.padded_vocabulary());
+        places.add("embedding.token", padded(format!("{base}wte.weight")));
+        let table = View::of(format!("{base}wpe.weight"), &[positions, h]);
+        places.add("embedding.position", table.part(0, 0, config.context));
+        for block in 0..config.layers {
+            let (ours, theirs) = (format!("blocks.{block}."), format!("{base}h.{block}."));
+            norm(
+                &mut places,
+                &format!("{ours}norm1"),
+                &format!("{theirs}ln_1"),
+                h,
+            );
+            for (index, which) in ["query", "key", "value"].into_iter().enumerate() {
+                let [weight, bias] =
+                    ["weight", "bias"].map(|part| format!("{theirs}attn.c_attn.{part}"));
+                let ours = format!("{ours}attention.{which}");
+                places.add(
+                    format!("{ours}.weight"),
+                    View::of(weight, &[h, 3 * h]).part(1, index * h, h),
+                );
+                places.add(
+                    format!("{ours}.bias"),
+                    View::of(bias, &[3 * h]).part(0, index * h, h),
+                );
+            }
+            let linears = [
+                ("attention.output", "attn.c_proj", h, h),
+                ("mlp.up", "mlp.c_fc", h, mlp),
+                ("mlp.down", "mlp.c_proj", mlp, h),
+            ];
+            for (name, other, from, to) in linears {
+                let weight = View::of(format!("{theirs}{other}.weight"), &[from, to]);
+                places.add(format!("{ours}{name}.weight"), weight);
+                let bias = View::of(format!("{theirs}{other}.bias"), &[to]);
+                places.add(format!("{ours}{name}.bias"), bias);
+            }
+            norm(
+                &mut places,
+                &format!("{ours}norm2"),
+                &format!("{theirs}ln_2"),
+                h,
+            );
+        }
+        norm(&mut places, "final_norm", &format!("{base}ln_f"), h);
+        if !config.tied_head {
+            places.add("head.weight", padded("lm_head.weight".into()));
+        }
+        Ok(places.0)
+    }
+
+    fn spare(&self, model: &ModelConfig, tensor: &str) -> Option<Spare> {
+        let name = tensor.strip_prefix("transformer.");
+        let is_mask = |name: &str| {
+            name.starts_with("h.")
+                && [".attn.bias", ".attn.masked_bias"]
+                    .iter()
+                    .any(|end| name.ends_with(end))
+        };
+        match tensor {
+            "lm_head.weight" if config(model).tied_head => {
+                Some(Spare::CopyOf("transformer.wte.weight".into()))
+            }
+            _ if is_mask(name.unwrap_or(tensor)) => Some(Spare::Constant),
+            _ => None,
+        }
+    }
+
+    fn tokens(&self, model: &ModelConfig) -> Vec<u32> {
+        super::tokens(model)
+    }
+
+    fn outputs(
+        &self,
+        settings: &Settings,
+        tensors: &PlainFolder,
+        tokens: &[u32],
+    ) -> Result<Vec<Vec<f64>>> {
+        reference::gpt2(settings, tensors, tokens)
+    }
+}
+
+fn norm(places: &mut Places, ours: &str, theirs: &str, features: usize) {
+    for (part, other) in [("gain", "weight"), ("bias", "bias")] {
+        places.add(
+            format!("{ours}.{part}"),
+            View::of(format!("{theirs}.{other}"), &[features]),
+        );
+    }
+}

@@ -1,0 +1,204 @@
+//! Llama, Mistral and Qwen 2, whose matrices are stored as out x in.
+
+use super::{Places, check_context, config, reference, rope};
+use crate::{GptConfig, GptFamily};
+use serde_json::{Map, Value, json};
+use train::{
+    ModelConfig, Result,
+    checkpoint::foreign::{PlainFolder, View},
+    foreign::{Format, Place, Settings, Spare},
+};
+
+/// Settings of how a program computes, and not what.
+const UNREAD: [&str; 2] = ["gradient_checkpointing", "pretraining_tp"];
+
+/// `model_type` = `llama`, `mistral` or `qwen2`.
+pub(crate) struct LlamaFormat;
+
+impl Format for LlamaFormat {
+    fn model_types(&self) -> &[&'static str] {
+        &["llama", "mistral", "qwen2"]
+    }
+
+    fn model(&self, settings: &Settings) -> Result<ModelConfig> {
+        settings.skip(&UNREAD);
+        settings.only("hidden_act", &[json!("silu"), json!("swish")])?;
+        settings.only("attention_bias", &[json!(false)])?;
+        settings.only("mlp_bias", &[json!(false)])?;
+        settings.only("rope_interleaved", &[json!(false)])?;
+        let (rope_base, rope_scaling) = rope::read(settings)?;
+        let heads = settings.size("num_attention_heads")?;
+        let longest = settings.size("max_position_embeddings")?;
+        let config = GptConfig {
+            family: GptFamily::Llama,
+            layers: settings.size("num_hidden_layers")?,
+            hidden: settings.size("hidden_size")?,
+            heads,
+            kv_heads: settings
+                .size_or_none("num_key_value_heads")?
+                .unwrap_or(heads),
+            head_size: settings.size_or_none("head_dim")?.unwrap_or(0),
+            qkv_bias: is(settings, "qwen2"),
+            mlp_hidden: settings.size("intermediate_size")?,
+            // Within its window, attention meets every earlier token.
+            context: window(settings)?.unwrap_or(longest).min(longest),
+            vocabulary: settings.size("vocab_size")?,
+            tied_head: settings.flag_or("tie_word_embeddings", false)?,
+            dropout: settings.number_or("attention_dropout", 0.0)?,
+            norm_epsilon: settings.number_or("rms_norm_eps", 1e-6)?,
+            rope_base,
+            rope_scaling,
+            init_deviation: settings.number_or("initializer_range", 0.02)?,
+            ..GptConfig::default()
+        };
+        Ok(ModelConfig::new(config))
+    }
+
+    fn settings(&self, model: &ModelConfig) -> Result<Map<String, Value>> {
+        let config = config(model);
+        let (name, kind) = match config.qkv_bias {
+            true => ("Qwen2ForCausalLM", "qwen2"),
+            false => ("LlamaForCausalLM", "llama"),
+        };
+        let keys = json!({
+            "architectures": [name],
+            "model_type": kind,
+            "hidden_act": "silu",
+            "num_hidden_layers": config.layers,
+            "hidden_size": config.hidden,
+            "num_attention_heads": config.heads,
+            "num_key_value_heads": config.kv_heads(),
+            "head_dim": config.head_size(),
+            "intermediate_size": config.mlp_hidden(),
+            "max_position_embeddings": config.context,
+            "vocab_size": config.vocabulary,
+            "tie_word_embeddings": config.tied_head,
+            "attention_dropout": config.dropout,
+            "rms_norm_eps": config.norm_epsilon,
+            "initializer_range": config.init_deviation,
+            "rope_theta": config.rope_base,
+            "rope_scaling": rope::written(config.rope_scaling),
+            // transformers fills in others where these are absent.
+            "bos_token_id": null,
+            "eos_token_id": null,
+        });
+        match keys {
+            Value::Object(keys) => Ok(keys),
+            _ => unreachable!("a bug: an object is an object"),
+        }
+    }
+
+    fn unstated(&self) -> &'static [&'static str] {
+        // A size of 0 and the size for which it stands are the same.
+        &[
+            "document_end",
+            "head_size",
+            "kv_heads",
+            "mlp_hidden",
+            "pad_vocabulary_to",
+        ]
+    }
+
+    fn places(
+        &self,
+        model: &ModelConfig,
+        settings: &Settings,
+        contains: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<Place>> {
+        let config = config(model);
+        if let Some(window) = window(settings)? {
+            check_context(settings, "sliding_window", config, window)?;
+        }
+        let (h, mlp, rows) = (config.hidden, config.mlp_hidden(), config.vocabulary);
+        let (q, kv) = (config.query_width(), config.key_width());
+        let base = if contains("embed_tokens.weight") {
+            ""
+        } else {
+            "model."
+        };
+        let mut places = Places::default();
+        let padded = |name: String| View::of(name, &[rows, h]).padded(config.padded_vocabulary());
+        places.add(
+            "embedding.token",
+            padded(format!("{base}embed_tokens.weight")),
+        );
+        for block in 0..config.layers {
+            let (ours, theirs) = (format!("blocks.{block}."), format!("{base}layers.{block}."));
+            let gain = |name: &str| View::of(format!("{theirs}{name}.weight"), &[h]);
+            places.add(format!("{ours}norm1.gain"), gain("input_layernorm"));
+            let linears = [
+                ("attention.query", "self_attn.q_proj", h, q),
+                ("attention.key", "self_attn.k_proj", h, kv),
+                ("attention.value", "self_attn.v_proj", h, kv),
+                ("attention.output", "self_attn.o_proj", q, h),
+                ("mlp.gate", "mlp.gate_proj", h, mlp),
+                ("mlp.up", "mlp.up_proj", h, mlp),
+                ("mlp.down", "mlp.down_proj", mlp, h),
+            ];
+            for (index, (name, other, from, to)) in linears.into_iter().enumerate() {
+                let weight = View::of(format!("{theirs}{other}.weight"), &[to, from]);
+                places.add(format!("{ours}{name}.weight"), weight.transposed());
+                if config.qkv_bias && index < 3 {
+                    let bias = View::of(format!("{theirs}{other}.bias"), &[to]);
+                    places.add(format!("{ours}{name}.bias"), bias);
+                }
+            }
+            places.add(
+                format!("{ours}norm2.gain"),
+                gain("post_attention_layernorm"),
+            );
+        }
+        places.add(
+            "final_norm.gain",
+            View::of(format!("{base}norm.weight"), &[h]),
+        );
+        if !config.tied_head {
+            places.add("head.weight", padded("lm_head.weight".into()));
+        }
+        Ok(places.0)
+    }
+
+    fn spare(&self, model: &ModelConfig, tensor: &str) -> Option<Spare> {
+        match tensor {
+            "lm_head.weight" if config(model).tied_head => {
+                Some(Spare::CopyOf("model.embed_tokens.weight".into()))
+            }
+            _ if tensor.ends_with(".rotary_emb.inv_freq") => Some(Spare::Constant),
+            _ => None,
+        }
+    }
+
+    fn tokens(&self, model: &ModelConfig) -> Vec<u32> {
+        super::tokens(model)
+    }
+
+    fn outputs(
+        &self,
+        settings: &Settings,
+        tensors: &PlainFolder,
+        tokens: &[u32],
+    ) -> Result<Vec<Vec<f64>>> {
+        reference::llama(settings, tensors, tokens)
+    }
+}
+
+fn is(settings: &Settings, kind: &str) -> bool {
+    settings.get("model_type").and_then(Value::as_str) == Some(kind)
+}
+
+// The number of tokens that attention meets at most, if the settings limit it.
+fn window(settings: &Settings) -> Result<Option<usize>> {
+    let is_used = settings.flag_or("use_sliding_window", is(settings, "mistral"))?;
+    settings.skip(&["max_window_layers"]);
+    let window = settings.size_or_none("sliding_window")?.filter(|_| is_used);
+    let kinds = settings.get("layer_types").and_then(Value::as_array);
+    let is_full = |kind: &Value| {
+        kind == "full_attention" || (window.is_some() && kind == "sliding_attention")
+    };
+    match kinds.into_iter().flatten().find(|kind| !is_full(kind)) {
+        Some(kind) => Err(settings.refuse(format!(
+            "found {kind} among layer_types, needs \"full_attention\""
+        ))),
+        None => Ok(window),
+    }
+}

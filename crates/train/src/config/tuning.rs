@@ -1,0 +1,88 @@
+//! The section `tuning`: which parameters are trained.
+
+use super::{Numbers, check_counts, check_numbers};
+use crate::{Error, Result};
+use nn::{Adapters, Pattern, Tuning};
+use serde::{Deserialize, Serialize};
+
+/// The largest rank of an adapter.
+const MOST_RANK: usize = 1 << 16;
+
+crate::section! {
+    /// Which parameters are trained: all by default, or some by name, or adapters of low rank alone. A name in a list is that of a
+    /// layer or parameter, or its end behind a dot; `*` stands for any characters.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct TuningConfig {
+        /// Parameters that are not trained: they have no gradient, no optimiser state and no traffic along Data. As in
+        /// `["embedding.*", "blocks.0.*"]`.
+        pub frozen: Vec<String>,
+        /// Rank of the adapters (LoRA); 0: none. With adapters, only they are trained.
+        pub adapter_rank: usize,
+        /// What an adapter adds is multiplied by this and divided by its rank.
+        pub adapter_alpha: f64,
+        /// Whether it is divided by the root of the rank instead (rsLoRA).
+        pub adapter_stabilised: bool,
+        /// The linear layers that have an adapter.
+        pub adapter_targets: Vec<String>,
+        /// Parameters that are trained beside the adapters, such as `["head.weight"]`.
+        pub adapter_trained: Vec<String>,
+    }
+}
+
+impl Default for TuningConfig {
+    fn default() -> Self {
+        TuningConfig {
+            frozen: Vec::new(),
+            adapter_rank: 0,
+            adapter_alpha: 16.0,
+            adapter_stabilised: false,
+            adapter_targets: vec!["attention.*".to_owned()],
+            adapter_trained: Vec::new(),
+        }
+    }
+}
+
+impl TuningConfig {
+    /// What is wrong with the values.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a rank beyond its bound, an alpha that is not positive, and adapters without targets.
+    pub fn check(&self) -> Result<()> {
+        let rank = ("adapter_rank", self.adapter_rank, 0..=MOST_RANK);
+        check_counts("tuning", &[rank])?;
+        let alpha = ("adapter_alpha", self.adapter_alpha, Numbers::Positive);
+        check_numbers("tuning", &[alpha])?;
+        match self.adapter_rank > 0 && self.adapter_targets.is_empty() {
+            true => Err(Error::setting(
+                "tuning.adapter_targets",
+                "none",
+                format!("layers for adapters of rank {}", self.adapter_rank),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// What it asks of the layers.
+    pub fn tuning(&self) -> Tuning {
+        let patterns = |names: &[String]| names.iter().map(Pattern::new).collect();
+        Tuning {
+            frozen: patterns(&self.frozen),
+            adapters: (self.adapter_rank > 0).then(|| Adapters {
+                rank: self.adapter_rank,
+                scale: self.scale(),
+                targets: patterns(&self.adapter_targets),
+                trained: patterns(&self.adapter_trained),
+            }),
+        }
+    }
+
+    /// The factor of what an adapter adds.
+    pub fn scale(&self) -> f64 {
+        let rank = self.adapter_rank.max(1) as f64;
+        match self.adapter_stabilised {
+            true => self.adapter_alpha / rank.sqrt(),
+            false => self.adapter_alpha / rank,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Models of other programs: a `config.json` beside safetensors files, as the library transformers writes them.
+//!
+//! A family says how it is stored there ([`Format`]): which settings describe it, and where each parameter lies.
+//! [`ForeignModel`] opens such a folder, whose weights a trainer can load ([`Weights`](crate::trainer::Weights)).
+//! [`prove`] compares the outputs of every segment with those that the family computes from the folder's own tensors, and
+//! [`import`](fn@import) and [`export`](fn@export) convert what was proved.
+
+mod export;
+mod format;
+mod import;
+mod merged;
+mod model;
+mod proof;
+mod settings;
+
+pub use export::{ExportOptions, export};
+pub use format::{Format, Place, Spare};
+pub use import::import;
+pub use merged::Merged;
+pub use model::{CONFIG_FILE, ForeignModel, TOKENIZER_FILE};
+pub use proof::{Proof, prove};
+pub use settings::Settings;

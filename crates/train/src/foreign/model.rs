@@ -1,0 +1,227 @@
+//! A folder of another program, with the model that it holds.
+
+use super::{Format, Place, Settings, Spare};
+use crate::{
+    Error, Families, ModelConfig, Result, checkpoint::foreign::PlainFolder, config::Precision,
+    trainer::Weights,
+};
+use grid::IndexBox;
+use hal::DType;
+use nn::Builder;
+use parallel::work::dry_context;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The file of the settings.
+pub const CONFIG_FILE: &str = "config.json";
+/// The file of the tokenizer.
+pub const TOKENIZER_FILE: &str = "tokenizer.json";
+
+/// The most elements of two tensors that are compared at a time.
+const COMPARED: usize = 1 << 22;
+
+/// An open folder of another program.
+#[derive(Clone)]
+pub struct ForeignModel {
+    pub(super) format: Arc<dyn Format>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) tensors: Arc<PlainFolder>,
+    /// The model that its settings describe.
+    pub model: ModelConfig,
+    places: Arc<BTreeMap<String, Place>>,
+    precision: Precision,
+}
+
+impl ForeignModel {
+    /// Whether a path is such a folder.
+    pub fn is_one(path: &Path) -> bool {
+        path.join(CONFIG_FILE).is_file()
+    }
+
+    /// Opens a folder: reads its settings and the headers of its files. `edit` may change what the settings leave open, such
+    /// as the context.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] for a kind of model that no family reads, for a setting that the family cannot follow or nobody
+    /// knows, for a tensor that is missing, has another shape or should not be there; [`Error::Setting`] for sizes that
+    /// cannot be; [`Error::Checkpoint`] for files that cannot be read; that of `edit`.
+    pub fn open<E: From<Error>>(
+        path: &Path,
+        families: &Families,
+        edit: impl FnOnce(ModelConfig) -> std::result::Result<ModelConfig, E>,
+    ) -> std::result::Result<ForeignModel, E> {
+        let settings = Settings::open(&path.join(CONFIG_FILE))?;
+        let kind = settings.get("model_type").and_then(|kind| kind.as_str());
+        let kind = kind.unwrap_or_default().to_owned();
+        let format = families.format(&kind).ok_or_else(|| {
+            let known = families.model_types().join(", ");
+            settings.refuse(format!("found model_type = {kind:?}, needs one of {known}"))
+        })?;
+        let model = format.model(&settings)?;
+        settings.check_all_read()?;
+        let tensors = PlainFolder::open(path).map_err(Error::from)?;
+        let model = edit(model)?;
+        model.check()?;
+        let contains = |name: &str| tensors.contains(name);
+        let places = format.places(&model, &settings, &contains)?;
+        let by_parameter = places
+            .into_iter()
+            .map(|place| (place.parameter.clone(), place));
+        let mut opened = ForeignModel {
+            format,
+            settings: settings.into(),
+            tensors: tensors.into(),
+            model,
+            places: Arc::new(by_parameter.collect()),
+            precision: Precision::default(),
+        };
+        opened.check_tensors()?;
+        opened.precision = opened.stored_precision()?;
+        Ok(opened)
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        self.tensors.path()
+    }
+
+    /// The type of its elements, as a precision in which to train.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// Its tokenizer, if the folder has one.
+    pub fn tokenizer_file(&self) -> Option<PathBuf> {
+        let path = self.folder().join(TOKENIZER_FILE);
+        path.is_file().then_some(path)
+    }
+
+    /// Where a parameter lies.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] for one that the format does not place.
+    pub fn place(&self, parameter: &str) -> Result<&Place> {
+        self.places.get(parameter).ok_or_else(|| {
+            self.settings
+                .refuse(format!("found no place for the parameter {parameter}"))
+        })
+    }
+
+    // That the folder's tensors are those of the model, each with its shape.
+    fn check_tensors(&self) -> Result<()> {
+        let refuse = |reason: String| Err(Error::foreign(self.folder(), reason));
+        let mut used = BTreeSet::new();
+        for place in self.places.values() {
+            let (name, needed) = (place.view.tensor(), place.view.whole());
+            if !self.tensors.contains(name) {
+                return refuse(format!("found no tensor {name}, which the model has"));
+            }
+            let found = self.tensors.info(name)?.global_shape;
+            if found != needed {
+                return refuse(format!(
+                    "{name} has shape {found:?}, its settings need {needed:?}"
+                ));
+            }
+            used.insert(name);
+        }
+        for name in self.tensors.names().filter(|name| !used.contains(name)) {
+            match self.format.spare(&self.model, name) {
+                Some(Spare::Constant) => {}
+                Some(Spare::CopyOf(other)) if self.are_equal(name, &other)? => {}
+                Some(Spare::CopyOf(other)) => {
+                    return refuse(format!(
+                        "{name} differs from {other}, with which its settings tie it"
+                    ));
+                }
+                None => {
+                    return refuse(format!("found the tensor {name}, which the model lacks"));
+                }
+            }
+        }
+        // A parameter without a place would keep its random values.
+        let builder = Builder::new(&dry_context()?);
+        self.model.build(&builder)?;
+        for parameter in builder.parameters() {
+            let (found, needed) = (
+                self.place(parameter.name())?.view.shape(),
+                parameter.global_shape(),
+            );
+            if found != needed {
+                let name = parameter.name();
+                return refuse(format!(
+                    "{name} has shape {found:?}, the model needs {needed:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn are_equal(&self, one: &str, other: &str) -> Result<bool> {
+        let shape = self.tensors.info(one)?.global_shape;
+        if self.tensors.info(other)?.global_shape != shape {
+            return Ok(false);
+        }
+        let rows = shape.first().copied().unwrap_or(1);
+        let each = shape.iter().skip(1).product::<usize>().max(1);
+        let step = (COMPARED / each).max(1);
+        for start in (0..rows).step_by(step) {
+            let mut index = IndexBox::full(&shape);
+            if let (Some(from), Some(len)) = (index.start.first_mut(), index.shape.first_mut()) {
+                (*from, *len) = (start, step.min(rows - start));
+            }
+            let [one, other] = [one, other].map(|name| self.tensors.read_f64(name, &shape, &index));
+            if one? != other? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    // The narrowest type that holds all of its matrices: a few norms in f32 do not make a model of f32.
+    fn stored_precision(&self) -> Result<Precision> {
+        let mut bytes = BTreeMap::<_, u64>::new();
+        for place in self.places.values() {
+            let info = self.tensors.info(place.view.tensor())?;
+            let elements: u64 = info.global_shape.iter().map(|len| *len as u64).product();
+            *bytes.entry(info.dtype.name()).or_default() += elements;
+        }
+        let most = bytes.into_iter().max_by_key(|(_, elements)| *elements);
+        Ok(match most.and_then(|(name, _)| DType::from_name(name)) {
+            Some(DType::Bf16) => Precision::Bf16,
+            Some(DType::F16) => Precision::F16,
+            Some(DType::F64) => Precision::F64,
+            _ => Precision::F32,
+        })
+    }
+}
+
+impl fmt::Debug for ForeignModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ForeignModel({})", self.folder().display())
+    }
+}
+
+impl Weights for ForeignModel {
+    fn path(&self) -> &Path {
+        self.folder()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.places.keys().cloned().collect()
+    }
+
+    fn shape(&self, name: &str) -> Option<Vec<usize>> {
+        Some(self.places.get(name)?.view.shape())
+    }
+
+    fn read(&self, name: &str, _shape: &[usize], index: &IndexBox) -> Result<Vec<f64>> {
+        let read = |name: &str, whole: &[usize], index: &IndexBox| {
+            self.tensors.read_f64(name, whole, index)
+        };
+        Ok(self.place(name)?.view.read(read, index)?)
+    }
+}

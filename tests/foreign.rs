@@ -1,0 +1,465 @@
+//! Models of the library transformers, both ways: conversions that prove themselves, and folders that are refused by name.
+
+use grid::IndexBox;
+use serde_json::{Map, Value, json};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use testkit::ranks;
+use train::{
+    Config, Result,
+    checkpoint::{Reader, foreign::PlainFolder},
+    config::Precision,
+    data::Tokenizer,
+    foreign::{ExportOptions, ForeignModel, Proof, export, import, prove},
+    generate::described,
+};
+
+const MODELS: [&str; 5] = ["gpt2", "llama", "llama3", "mistral", "qwen2"];
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name)
+}
+
+fn open(path: &Path) -> Result<ForeignModel> {
+    ForeignModel::open(path, &families::families(), Ok)
+}
+
+// With this key of the model changed.
+fn open_with(path: &Path, key: &'static str, value: i64) -> Result<ForeignModel> {
+    ForeignModel::open(path, &families::families(), |model| {
+        families::families().edited(Some(&model), [(key, toml::Value::Integer(value))])
+    })
+}
+
+fn proved(foreign: &ForeignModel) -> std::result::Result<Proof, String> {
+    let foreign = foreign.clone();
+    let results = testkit::try_ranks(1, move |world, device| {
+        prove((&world, &device), &foreign.model, &foreign, &foreign)
+    });
+    results.map(|mut results| results.swap_remove(0))
+}
+
+// A checkpoint of the folder, in another one.
+fn imported(foreign: &ForeignModel, dir: &Path) -> Reader {
+    let mut config = Config::new(foreign.model.clone());
+    config.training.precision = foreign.precision();
+    let tokenizer = Tokenizer::ids(67);
+    Reader::open(import(foreign, &config, &tokenizer, dir).unwrap()).unwrap()
+}
+
+fn exported(
+    reader: &Reader,
+    out: &Path,
+    options: ExportOptions,
+) -> std::result::Result<(), String> {
+    let (from, to) = (reader.path().to_owned(), out.to_owned());
+    let results = testkit::try_ranks(1, move |world, device| {
+        let reader = Reader::open(&from)?;
+        let families = families::families();
+        let (config, tokenizer) = described(&reader, &families)?;
+        let run = (&config, &tokenizer);
+        export(
+            (&world, &device),
+            &reader,
+            run,
+            &families,
+            (&to, options, true),
+        )
+        .map(drop)
+    });
+    results.map(drop)
+}
+
+const PLAIN: ExportOptions = ExportOptions {
+    precision: Precision::F32,
+    most_file_bytes: u64::MAX,
+};
+
+fn whole(folder: &PlainFolder, name: &str) -> Vec<f64> {
+    let shape = folder.info(name).unwrap().global_shape;
+    folder
+        .read_f64(name, &shape, &IndexBox::full(&shape))
+        .unwrap()
+}
+
+#[test]
+fn conversions_are_proved_and_lead_back() {
+    for name in MODELS {
+        let temporary = tempfile::tempdir().unwrap();
+        let foreign = open(&fixture(name)).unwrap();
+        let proof = proved(&foreign).unwrap();
+        assert!(
+            proof.difference < 1e-12 && proof.segments == 6,
+            "{name}: {proof:?}"
+        );
+        let reader = imported(&foreign, &temporary.path().join("checkpoints"));
+        // In one file, and in as many as there are tensors.
+        for most_file_bytes in [u64::MAX, 1] {
+            let out = temporary.path().join(format!("back-{most_file_bytes}"));
+            let options = ExportOptions {
+                most_file_bytes,
+                ..PLAIN
+            };
+            exported(&reader, &out, options).unwrap();
+            let [old, new] = [&fixture(name), &out].map(|path| PlainFolder::open(path).unwrap());
+            assert!(old.names().eq(new.names()), "{name}: other tensors");
+            for tensor in old.names() {
+                assert_eq!(old.info(tensor).unwrap(), new.info(tensor).unwrap());
+                assert!(
+                    whole(&old, tensor) == whole(&new, tensor),
+                    "{name}: {tensor}"
+                );
+            }
+            assert_eq!(
+                open(&out).unwrap().model.describe(),
+                foreign.model.describe()
+            );
+        }
+        let again = exported(&reader, &temporary.path().join("back-1"), PLAIN).unwrap_err();
+        assert!(
+            again.contains("is there already; needs the name of a new folder"),
+            "{again}"
+        );
+    }
+}
+
+#[test]
+fn rounded_weights_are_proved_as_they_are_written() {
+    let temporary = tempfile::tempdir().unwrap();
+    let reader = imported(
+        &open(&fixture("llama3")).unwrap(),
+        &temporary.path().join("checkpoints"),
+    );
+    for precision in [Precision::Bf16, Precision::F16] {
+        let out = temporary.path().join(format!("{precision:?}"));
+        exported(&reader, &out, ExportOptions { precision, ..PLAIN }).unwrap();
+        assert_eq!(open(&out).unwrap().precision(), precision);
+    }
+}
+
+#[test]
+fn a_padded_vocabulary_and_a_shorter_context_are_proved_too() {
+    let temporary = tempfile::tempdir().unwrap();
+    let padded = open_with(&fixture("gpt2"), "pad_vocabulary_to", 16).unwrap();
+    assert!(proved(&padded).is_ok());
+    let reader = imported(&padded, &temporary.path().join("checkpoints"));
+    let table = &reader.info("weights/embedding.token").unwrap().global_shape;
+    assert_eq!(*table, [80, 32]);
+    let out = temporary.path().join("back");
+    exported(&reader, &out, PLAIN).unwrap();
+    let [old, new] = [&fixture("gpt2"), &out].map(|path| PlainFolder::open(path).unwrap());
+    assert_eq!(
+        whole(&old, "transformer.wte.weight"),
+        whole(&new, "transformer.wte.weight")
+    );
+    let short = open_with(&fixture("gpt2"), "context", 8).unwrap();
+    assert!(proved(&short).is_ok());
+    let long = open_with(&fixture("gpt2"), "context", 25)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        long.contains("found n_positions = 24, needs at least model.context = 25"),
+        "{long}"
+    );
+    let beyond = open_with(&fixture("mistral"), "context", 25)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        beyond.contains("found sliding_window = 24, needs at least model.context = 25"),
+        "{beyond}"
+    );
+}
+
+// A copy of a folder with its settings changed.
+fn changed(name: &str, change: impl FnOnce(&mut Map<String, Value>)) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(fixture(name).join(file), copy.path().join(file)).unwrap();
+    }
+    let path = copy.path().join("config.json");
+    let mut keys = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    change(&mut keys);
+    fs::write(&path, Value::Object(keys).to_string()).unwrap();
+    copy
+}
+
+#[test]
+fn settings_that_the_model_cannot_follow_are_refused_by_name() {
+    let cases: [(&str, &str, Value, &str); 24] = [
+        (
+            "gpt2",
+            "model_type",
+            json!("mamba"),
+            "found model_type = \"mamba\", needs one of gpt2, llama, mistral, qwen2",
+        ),
+        ("gpt2", "model_type", Value::Null, "found model_type = \"\""),
+        (
+            "gpt2",
+            "activation_function",
+            json!("relu"),
+            "found activation_function = \"relu\", needs \"gelu_new\"",
+        ),
+        (
+            "gpt2",
+            "n_layer",
+            json!("two"),
+            "found n_layer = \"two\", needs a whole number",
+        ),
+        (
+            "gpt2",
+            "n_layer",
+            json!(3),
+            "found no tensor transformer.h.2.",
+        ),
+        (
+            "gpt2",
+            "n_layer",
+            json!(1),
+            "found the tensor transformer.h.1.attn.c_attn.bias, which the model lacks",
+        ),
+        (
+            "gpt2",
+            "n_embd",
+            json!(64),
+            "has shape [96], its settings need [192]",
+        ),
+        (
+            "gpt2",
+            "n_inner",
+            json!(96),
+            "has shape [128, 32], its settings need [96, 32]",
+        ),
+        (
+            "gpt2",
+            "n_positions",
+            json!(1024),
+            "has shape [24, 32], its settings need [1024, 32]",
+        ),
+        ("gpt2", "vocab_size", json!(0), "model.vocabulary: found 0"),
+        (
+            "gpt2",
+            "n_head",
+            json!(5),
+            "model.hidden: found 32 with heads = 5",
+        ),
+        (
+            "gpt2",
+            "tie_word_embeddings",
+            json!(false),
+            "found no tensor lm_head.weight",
+        ),
+        (
+            "gpt2",
+            "scale_attn_by_inverse_layer_idx",
+            json!(true),
+            "found scale_attn_by_inverse_layer_idx = true",
+        ),
+        (
+            "gpt2",
+            "attn_pdrop",
+            json!(0.5),
+            "found attn_pdrop = 0.5, needs that of resid_pdrop = 0",
+        ),
+        (
+            "gpt2",
+            "new_setting",
+            json!(3),
+            "found new_setting = 3, a setting that this program does not know",
+        ),
+        (
+            "llama",
+            "hidden_act",
+            json!("gelu"),
+            "found hidden_act = \"gelu\"",
+        ),
+        (
+            "llama",
+            "attention_bias",
+            json!(true),
+            "found attention_bias = true, needs false",
+        ),
+        (
+            "llama",
+            "mlp_bias",
+            json!(true),
+            "found mlp_bias = true, needs false",
+        ),
+        (
+            "llama",
+            "rms_norm_eps",
+            json!("small"),
+            "found rms_norm_eps = \"small\", needs a number",
+        ),
+        (
+            "llama",
+            "num_key_value_heads",
+            json!(3),
+            "model.heads: found 4 with kv_heads = 3",
+        ),
+        (
+            "llama3",
+            "rope_parameters",
+            json!({"rope_type": "yarn", "factor": 4.0}),
+            "rope_type = \"yarn\", needs default, linear or llama3",
+        ),
+        (
+            "llama3",
+            "rope_parameters",
+            json!({"rope_type": "llama3", "factor": 4.0}),
+            "no numbers factor, low_freq_factor",
+        ),
+        (
+            "llama3",
+            "rope_parameters",
+            json!({"rope_theta": 1e4, "partial_rotary_factor": 0.5}),
+            "partial_rotary_factor = 0.5",
+        ),
+        (
+            "qwen2",
+            "layer_types",
+            json!(["full_attention", "linear_attention"]),
+            "found \"linear_attention\" among layer_types",
+        ),
+    ];
+    for (name, key, value, sentence) in cases {
+        let folder = changed(name, |keys| drop(keys.insert(key.into(), value.clone())));
+        let error = open(folder.path()).unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains(sentence), "{key} = {value}: {said}");
+        assert!(error.is_usage(), "{said}");
+    }
+}
+
+#[test]
+fn broken_folders_are_refused_by_name() {
+    let refusal = |folder: &tempfile::TempDir| open(folder.path()).unwrap_err().to_string();
+    let intact = || changed("llama", |_| {});
+    let folder = intact();
+    fs::remove_file(folder.path().join("model.safetensors")).unwrap();
+    assert!(refusal(&folder).contains("model.safetensors does not exist"));
+    fs::write(folder.path().join("config.json"), "{").unwrap();
+    assert!(refusal(&folder).contains("found no JSON object"));
+
+    let folder = intact();
+    let path = folder.path().join("model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 4]).unwrap();
+    assert!(refusal(&folder).contains("is not a complete safetensors file"));
+
+    let index = |map: Value| {
+        let folder = intact();
+        fs::rename(
+            folder.path().join("model.safetensors"),
+            folder.path().join("part.safetensors"),
+        )
+        .unwrap();
+        let index = json!({"weight_map": map}).to_string();
+        fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
+        refusal(&folder)
+    };
+    let found = index(json!({"lm_head.weight": "../part.safetensors"}));
+    assert!(
+        found.contains("needs the name of a file in this folder"),
+        "{found}"
+    );
+    let found = index(json!({"lm_head.weight": "gone.safetensors"}));
+    assert!(found.contains("gone.safetensors does not exist"), "{found}");
+    let found = index(json!({"lm_head.weight": "part.safetensors"}));
+    assert!(
+        found.contains("it lacks model.embed_tokens.weight, which part.safetensors holds"),
+        "{found}"
+    );
+}
+
+#[test]
+fn a_model_that_computes_something_else_is_not_proved() {
+    let cases: [(&str, &str, Value); 3] = [
+        ("gpt2", "layer_norm_epsilon", json!(1e-5)),
+        ("llama", "rms_norm_eps", json!(1e-5)),
+        ("mistral", "rms_norm_eps", json!(1e-5)),
+    ];
+    for (name, key, value) in cases {
+        let folder = changed(name, |keys| drop(keys.insert(key.into(), value)));
+        let foreign = open(folder.path()).unwrap();
+        // The model of the settings, with a value that differs a little from theirs.
+        let epsilon = toml::Value::Float(1.001e-5);
+        let model = families::families()
+            .edited(Some(&foreign.model), [("norm_epsilon", epsilon)])
+            .unwrap();
+        let model = Arc::new(model);
+        let report = testkit::try_ranks(1, move |world, device| {
+            prove((&world, &device), &model, &foreign, &foreign)
+        });
+        let report = report.unwrap_err();
+        assert!(
+            report.contains("not proved: segment 1 (attention) differs by"),
+            "{report}"
+        );
+        assert!(report.contains("its tensors are"), "{report}");
+    }
+}
+
+#[test]
+fn a_run_begins_with_the_weights_of_a_folder_on_any_grid() {
+    let losses = |ranks_: usize, grid: &str| {
+        let foreign = open(&fixture("mistral")).unwrap();
+        let mut config = Config::new(foreign.model.clone());
+        config.parallel.grid = grid.parse().unwrap();
+        config.training.batch = 2;
+        config.training.micro_batches = 1;
+        let results = ranks(ranks_, move |world, device| {
+            let context = config.context(&world, &device)?;
+            let mut trainer = config.trainer(&context)?;
+            trainer.load_weights(&foreign, &[])?;
+            let tokens = |range: std::ops::Range<usize>| {
+                let ids = range
+                    .flat_map(|row| (0..24).map(move |place| (row * 24 + place) as u32 * 7 % 67));
+                let ids: Vec<u32> = ids.collect();
+                let targets = ids.iter().map(|id| (id + 1) % 67).collect();
+                Ok(train::data::Batch {
+                    inputs: ids,
+                    targets,
+                }
+                .into_rows(24))
+            };
+            let batch = trainer.batch_of(0, tokens)?;
+            Ok(trainer.step(&batch)?.loss)
+        });
+        results[0]
+    };
+    let serial = losses(1, "x=1");
+    for (count, grid) in [
+        (2, "x=2"),
+        (2, "y=2"),
+        (2, "data=2"),
+        (2, "pipeline=2"),
+        (2, "context=2"),
+    ] {
+        let found = losses(count, grid);
+        assert!(
+            (found - serial).abs() < 1e-5 * serial,
+            "{grid}: {found}, needs {serial}"
+        );
+    }
+}
+
+#[test]
+fn weights_of_another_model_are_refused() {
+    let foreign = open(&fixture("llama")).unwrap();
+    let mut config = Config::new(open(&fixture("llama3")).unwrap().model);
+    config.parallel.grid = grid::Degrees::default();
+    let report = testkit::try_ranks(1, move |world, device| {
+        let mut trainer = config.trainer(&config.context(&world, &device)?)?;
+        trainer.load_weights(&foreign, &[])
+    });
+    let report = report.unwrap_err();
+    assert!(
+        report.contains("has shape [67, 32], the model needs [67, 16]"),
+        "{report}"
+    );
+}

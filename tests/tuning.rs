@@ -1,0 +1,217 @@
+//! Frozen parameters and adapters: the serial program's numbers on every grid, and nothing held or sent for what is not trained.
+
+use families::GptFamily;
+use parallel::data::Sharding;
+use tensor::MemoryKind;
+use testkit::{config, difference, edit_gpt, fixed_batch, grids, on, ranks, serial, train};
+use train::{
+    Config, Error,
+    checkpoint::Reader,
+    config::Precision,
+    data::Tokenizer,
+    foreign::{ExportOptions, ForeignModel, Merged, export},
+    generate::described,
+    trainer::{Attached, Weights},
+};
+
+// Every kind of layer that can be adapted has one, of a rank that no axis of four ranks divides.
+fn adapted(family: GptFamily) -> Config {
+    let mut config = config(Precision::F64);
+    edit_gpt(&mut config, |model| model.family = family);
+    config.tuning.adapter_rank = 6;
+    config.tuning.adapter_targets = vec!["attention.*".into(), "mlp.*".into()];
+    config.training.steps = 4;
+    config
+}
+
+fn check_all(config: &Config) {
+    let expected = serial(config);
+    for grid in grids(&[1, 2, 4, 8]) {
+        let found = train(&on(config, grid));
+        let difference = difference(&found, &expected);
+        assert!(difference.largest() <= 1e-9, "grid {grid}: {difference}");
+    }
+}
+
+#[test]
+fn adapters_of_gpt2_on_every_grid() {
+    check_all(&adapted(GptFamily::Gpt2));
+}
+
+#[test]
+fn adapters_of_llama_with_sharded_state_on_every_grid() {
+    let mut config = adapted(GptFamily::Llama);
+    config.parallel.sharding = Sharding::Gradients;
+    config.tuning.adapter_stabilised = true;
+    config.tuning.adapter_trained = vec!["*norm*.gain".into()];
+    check_all(&config);
+}
+
+#[test]
+fn frozen_blocks_on_every_grid() {
+    let mut config = config(Precision::F64);
+    config.training.steps = 4;
+    config.tuning.frozen = vec!["embedding.*".into(), "blocks.0.*".into()];
+    check_all(&config);
+}
+
+// What each kind of memory holds on one rank, and the numbers of all parameters and of the trained ones.
+fn held(config: &Config) -> ([usize; 2], [usize; 2]) {
+    let config = on(config, grid::Degrees::default());
+    let results = ranks(1, move |world, device| {
+        let context = config.context(&world, &device)?;
+        let trainer = config.trainer(&context)?;
+        let used = device.memory_use();
+        let bytes = [MemoryKind::Gradients, MemoryKind::Optimiser].map(|kind| used.of(kind).peak);
+        let elements = |trained: bool| -> usize {
+            let all = trainer.parameters().parameters().iter();
+            let counted = all.filter(|parameter| !trained || !parameter.is_frozen());
+            counted.map(|parameter| parameter.num_elements()).sum()
+        };
+        Ok((bytes, [elements(false), elements(true)]))
+    });
+    results[0]
+}
+
+#[test]
+fn only_what_is_trained_has_gradients_and_state() {
+    let mut config = adapted(GptFamily::Llama);
+    edit_gpt(&mut config, |model| model.hidden = 256);
+    let ([gradients, state], [all, trained]) = held(&config);
+    assert!(trained * 5 < all, "{trained} of {all}");
+    // In f64, two moments. Buckets are padded, and memory is handed out in blocks.
+    for (found, needed) in [(gradients, 8 * trained), (state, 16 * trained)] {
+        assert!(
+            (needed..needed + needed / 8 + (1 << 12)).contains(&found),
+            "{found} bytes, needs {needed}"
+        );
+    }
+}
+
+#[test]
+fn a_pattern_that_selects_nothing_is_refused() {
+    let refusal = |edit: &dyn Fn(&mut Config)| {
+        let mut config = config(Precision::F32);
+        edit(&mut config);
+        let report = testkit::try_ranks(1, move |world, device| {
+            let config = on(&config, grid::Degrees::default());
+            config.trainer(&config.context(&world, &device)?).map(drop)
+        });
+        report.unwrap_err()
+    };
+    let found = refusal(&|config| config.tuning.frozen = vec!["blocks.7.*".into()]);
+    assert!(
+        found.contains("tuning: the pattern `blocks.7.*`, which selects nothing"),
+        "{found}"
+    );
+    let found = refusal(&|config| {
+        config.tuning.adapter_rank = 2;
+        config.tuning.adapter_targets = vec!["q_proj".into()];
+    });
+    assert!(
+        found.contains("tuning: the pattern `q_proj`, which selects nothing"),
+        "{found}"
+    );
+}
+
+// Trains adapters over the weights of a folder, and compares the losses of the adapted model with those of the folder that its
+// checkpoint is exported to.
+#[test]
+fn merged_equals_unmerged() {
+    for name in ["gpt2", "llama3", "qwen2"] {
+        let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/fixtures")
+            .join(name);
+        let open = |path: &std::path::Path| {
+            ForeignModel::open(path, &families::families(), Ok::<_, Error>).unwrap()
+        };
+        let foreign = open(&fixture);
+        let temporary = tempfile::tempdir().unwrap();
+        let mut config = Config::new(foreign.model.clone());
+        config.training.precision = Precision::F64;
+        config.training.warmup_steps = 0;
+        config.training.batch = 2;
+        config.training.micro_batches = 1;
+        config.tuning.adapter_rank = 4;
+        config.tuning.adapter_targets = vec!["attention.*".into(), "mlp.*".into()];
+        config.parallel.grid = "x=2,y=2".parse().unwrap();
+        let attached = Attached {
+            config: serde_json::to_value(&config).unwrap(),
+            tokenizer: serde_json::to_value(Tokenizer::ids(67)).unwrap(),
+            ..Attached::default()
+        };
+        let dir = temporary.path().join("checkpoints");
+        let (shared, to) = (config.clone(), dir.clone());
+        let losses = ranks(4, move |world, device| {
+            let context = shared.context(&world, &device)?;
+            let mut trainer = shared.trainer(&context)?;
+            trainer.load_weights(&foreign, &[])?;
+            let batch = |trainer: &train::Trainer, step| fixed_batch(trainer, &shared, step);
+            let first = trainer.step(&batch(&trainer, 0)?)?.loss;
+            for step in 1..5 {
+                trainer.step(&batch(&trainer, step)?)?;
+            }
+            trainer.save_with(&to, train::checkpoint::Retention::newest(1), &attached)?;
+            Ok((first, trainer.step(&batch(&trainer, 0)?)?.loss))
+        });
+        let (first, adapted) = losses[0];
+        let reader = Reader::open(&dir).unwrap();
+        let states = reader
+            .names()
+            .filter(|name| name.starts_with("state"))
+            .collect::<Vec<_>>();
+        assert!(
+            !states.is_empty() && states.iter().all(|name| name.contains(".lora_")),
+            "{states:?}"
+        );
+
+        let out = temporary.path().join("merged");
+        let to = out.clone();
+        ranks(1, move |world, device| {
+            let (families, reader) = (families::families(), Reader::open(&dir)?);
+            let (config, tokenizer) = described(&reader, &families)?;
+            let options = ExportOptions {
+                precision: Precision::F64,
+                most_file_bytes: u64::MAX,
+            };
+            let merged = Merged::new(&reader, &config);
+            assert!(merged.names().iter().all(|name| !name.contains("lora")));
+            let run = (&config, &tokenizer);
+            export(
+                (&world, &device),
+                &reader,
+                run,
+                &families,
+                (&to, options, true),
+            )
+            .map(drop)
+        });
+        let merged = open(&out);
+        let plain = Config {
+            tuning: Default::default(),
+            ..config
+        };
+        let losses = ranks(1, move |world, device| {
+            let plain = on(&plain, grid::Degrees::default());
+            let context = plain.context(&world, &device)?;
+            let mut trainer = plain.trainer(&context)?;
+            trainer.load_weights(&open(&fixture), &[])?;
+            let batch = fixed_batch(&trainer, &plain, 0)?;
+            let first = trainer.step(&batch)?.loss;
+            trainer.load_weights(&merged, &[])?;
+            let loss = trainer.step(&batch)?.loss;
+            Ok((first, loss))
+        });
+        // An adapted model begins as it was, learns, and is the merged one.
+        let near = |one: f64, other: f64| (one - other).abs() < 1e-9 * one.abs();
+        assert!(near(losses[0].0, first), "{name}: {first} and {losses:?}");
+        assert!(
+            near(losses[0].1, adapted),
+            "{name}: {adapted} and {losses:?}"
+        );
+        assert!(
+            (adapted - first).abs() > 1e-4,
+            "{name}: {first} and {adapted}"
+        );
+    }
+}
