@@ -113,14 +113,15 @@ impl Row {
     pub fn request(&self, preset: Preset, budget: Duration) -> Result<Request> {
         let machine = Machine::find(&self.machine)?;
         let Some(large) = self.model.strip_prefix(TOY_PREFIX) else {
-            let (name, model) = plan::model::find(&self.model, &families())?;
+            let (name, config) = plan::model::find(&self.model, &families())?;
             return Ok(Request {
                 preset,
                 budget,
-                ..Request::new(machine, self.devices, name, model)?
+                ..Request::new(machine, self.devices, name, config.model)?
             });
         };
-        let (_, mut model) = plan::model::find(large, &families())?;
+        let (_, config) = plan::model::find(large, &families())?;
+        let mut model = config.model;
         model.edit(|model: &mut GptConfig| {
             model.hidden /= NARROWER;
             (model.context, model.vocabulary) = (64, 512);

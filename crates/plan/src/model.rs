@@ -1,20 +1,25 @@
-//! The model to plan for, by name or from a configuration.
+//! The model to plan for: by name, of a configuration, or of another program.
 
 use crate::{Error, Result};
 use std::path::Path;
-use train::{Config, Families, ModelConfig};
+use train::{
+    Config, Families,
+    foreign::{CONFIG_FILE, model_of},
+};
 
 /// Vocabulary size if a configuration leaves it to the tokenizer: that of the byte tokenizer.
 const BYTES: usize = 256;
 
-/// Finds the model with this name (`gpt-40b`, `40B`) or of this configuration file; returns it with its name.
+/// Finds the model with this name (`gpt-40b`, `40B`), of this configuration file, or of a `config.json` that the library
+/// transformers has written, with or without weights beside it; returns it with its name, in a configuration that says which of its
+/// parameters are trained.
 ///
 /// # Errors
 /// [`Error::UnknownModel`] with the known names; [`Error::Train`] for a file that cannot be read or is not a
 /// configuration.
-pub fn find(name_or_path: &str, families: &Families) -> Result<(String, ModelConfig)> {
+pub fn find(name_or_path: &str, families: &Families) -> Result<(String, Config)> {
     if let Some(model) = families.model(name_or_path) {
-        return Ok((name_or_path.to_ascii_lowercase(), model));
+        return Ok((name_or_path.to_ascii_lowercase(), Config::new(model)));
     }
     let path = Path::new(name_or_path);
     if !path.exists() {
@@ -23,9 +28,16 @@ pub fn find(name_or_path: &str, families: &Families) -> Result<(String, ModelCon
             known: families.models(),
         });
     }
-    let model = Config::read(path, families)?.model;
+    let is_foreign = path.is_dir() || path.file_name().is_some_and(|name| name == CONFIG_FILE);
+    let mut config = match is_foreign {
+        true => Config::new(model_of(path, families)?),
+        false => Config::read(path, families)?,
+    };
     // The vocabulary depends on the data; bytes are assumed unless the file states a size.
+    let model = &config.model;
     let open = model.text().is_some_and(|text| text.vocabulary == 0);
-    let sized = model.with_vocabulary(BYTES).filter(|_| open);
-    Ok((path.display().to_string(), sized.unwrap_or(model)))
+    if let Some(sized) = model.with_vocabulary(BYTES).filter(|_| open) {
+        config.model = sized;
+    }
+    Ok((path.display().to_string(), config))
 }

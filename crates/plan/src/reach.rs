@@ -135,8 +135,9 @@ mod tests {
 
     #[test]
     fn a_fixed_grid_does_not_bind_larger_counts() {
-        let (name, model) = crate::model::find("gpt-40b", &families::families()).unwrap();
-        let request = Request::new(Machine::find("perlmutter").unwrap(), 8, name, model).unwrap();
+        let (name, config) = crate::model::find("gpt-40b", &families::families()).unwrap();
+        let request =
+            Request::new(Machine::find("perlmutter").unwrap(), 8, name, config.model).unwrap();
         let fixed = Request {
             grid: Some("x=4,z=2".parse().unwrap()),
             ..request.clone()
@@ -189,8 +190,9 @@ mod tests {
 
     #[test]
     fn counts_are_parts_of_a_node_and_whole_nodes() {
-        let (name, model) = crate::model::find("gpt-5b", &families::families()).unwrap();
-        let request = Request::new(Machine::find("perlmutter").unwrap(), 1, name, model).unwrap();
+        let (name, config) = crate::model::find("gpt-5b", &families::families()).unwrap();
+        let request =
+            Request::new(Machine::find("perlmutter").unwrap(), 1, name, config.model).unwrap();
         let counts = larger_counts(&request);
         assert!(counts.starts_with(&[1, 2, 4, 8, 12, 16, 24]), "{counts:?}");
         assert_eq!(counts.last(), Some(&6144));

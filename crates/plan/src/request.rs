@@ -229,6 +229,20 @@ impl Request {
         })
     }
 
+    /// The same, where these parameters are trained.
+    ///
+    /// # Errors
+    /// [`Error::Train`] for a pattern that selects nothing.
+    pub fn with_tuning(mut self, tuning: &TuningConfig) -> Result<Request> {
+        if self.tuning != *tuning {
+            let mut config = Config::new(self.model.clone());
+            config.tuning = tuning.clone();
+            self.work = Arc::new(config.work()?);
+            self.tuning = config.tuning;
+        }
+        Ok(self)
+    }
+
     /// The request for what a configuration's run does: its model, batch, grid and choices, on as many devices as its grid has.
     /// With `training.memory = "auto"`, what segments keep is left open.
     ///
@@ -238,11 +252,8 @@ impl Request {
         let devices = config.grid()?.world_size();
         let name = "the configured model";
         let (training, parallel) = (&config.training, &config.parallel);
-        let mut request = Request::new(machine, devices, name, config.model.clone())?;
-        if config.tuning != request.tuning {
-            request.tuning = config.tuning.clone();
-            request.work = Arc::new(config.work()?);
-        }
+        let request = Request::new(machine, devices, name, config.model.clone())?;
+        let request = request.with_tuning(&config.tuning)?;
         let memory = config.activation_memory();
         let is_stated = training.memory == MemoryMode::Stated;
         let segments = (is_stated && memory.names_segments()).then(|| request.work.memory(&memory));

@@ -7,11 +7,11 @@ use train::config::PlaceKind;
 
 /// A model of 20 billion parameters on one node of A100 with 40 GB each.
 fn request() -> Request {
-    let (name, model) = fascicle_plan::model::find("gpt-20b", &families::families()).unwrap();
+    let (name, config) = fascicle_plan::model::find("gpt-20b", &families::families()).unwrap();
     Request {
         batch: 8,
         budget: Duration::from_secs(4),
-        ..Request::new(Machine::find("perlmutter").unwrap(), 4, name, model).unwrap()
+        ..Request::new(Machine::find("perlmutter").unwrap(), 4, name, config.model).unwrap()
     }
 }
 

@@ -138,7 +138,8 @@ fn near_changed(
         let mut files = machine.device.host_gbps.clone();
         files.value /= 8.0;
         machine.device.files_gbps = Some(files);
-        let (name, model) = fascicle_plan::model::find(model, &families::families()).unwrap();
+        let (name, config) = fascicle_plan::model::find(model, &families::families()).unwrap();
+        let model = config.model;
         for &preset in presets {
             let degrees = Some(grid.parse().unwrap());
             let request = Request {

@@ -16,9 +16,9 @@ fn an_unknown_model_is_told_the_known_ones() {
 #[test]
 fn the_published_speed_follows_from_the_published_count() {
     // 620.1 Pflop/s on 4,096 devices is 8.8 s for 16.8M tokens of the 40B model.
-    let (name, model) = model::find("40b", &families()).unwrap();
+    let (name, config) = model::find("40b", &families()).unwrap();
     let machine = Machine::find("perlmutter").unwrap();
-    let request = Request::new(machine, 4096, name, model).unwrap();
+    let request = Request::new(machine, 4096, name, config.model).unwrap();
     let seconds = request.flop(true) / 620.1e15;
     assert!((seconds - 8.77).abs() < 0.05, "{seconds}");
 }

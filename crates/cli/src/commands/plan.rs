@@ -34,7 +34,8 @@ pub(crate) struct Plan {
     /// Number of devices in the job; on MI250X a device is a GCD
     #[arg(long, value_name = "N")]
     devices: usize,
-    /// Name of a model in one of the families, such as gpt-40b, or a configuration file
+    /// Name of a model in one of the families, such as gpt-40b, a configuration file, or a config.json of the library
+    /// transformers, or its folder
     #[arg(long, value_name = "NAME|CONFIG")]
     model: String,
     /// Number of layers, instead of the model's
@@ -186,7 +187,7 @@ impl Plan {
     fn request(&self, families: &Families) -> Outcome<Request> {
         let machine =
             Machine::find(&self.machine).map_err(|error| Failure::usage(error.to_string()))?;
-        let (name, model) = plan::model::find(&self.model, families).map_err(as_failure)?;
+        let (name, config) = plan::model::find(&self.model, families).map_err(as_failure)?;
         let sizes = [
             ("layers", self.layers),
             ("hidden", self.hidden),
@@ -199,11 +200,13 @@ impl Plan {
             Some((key, toml::Value::Integer(size)))
         });
         let model = families
-            .edited(Some(&model), asked)
+            .edited(Some(&config.model), asked)
             .map_err(Failure::usage)?;
         let sequence = model.text().map_or(1, |text| text.context);
         let batch = plan::request::sequences(self.batch_tokens, sequence);
         let overlap = self.overlap.as_ref().map(|names| overlap_from_names(names));
+        let request = Request::new(machine, self.devices, name, model).map_err(as_failure)?;
+        let request = request.with_tuning(&config.tuning).map_err(as_failure)?;
         Ok(Request {
             batch,
             precision: self.precision,
@@ -232,7 +235,7 @@ impl Plan {
                 .transpose()
                 .map_err(|error| Failure::usage(format!("--{error}")))?,
             budget: self.budget,
-            ..Request::new(machine, self.devices, name, model).map_err(as_failure)?
+            ..request
         })
     }
 }

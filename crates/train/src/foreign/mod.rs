@@ -17,6 +17,7 @@ pub use export::{ExportOptions, export};
 pub use format::{Format, Place, Spare};
 pub use import::import;
 pub use merged::Merged;
-pub use model::{CONFIG_FILE, ForeignModel, TOKENIZER_FILE};
+pub use model::{CONFIG_FILE, ForeignModel, TOKENIZER_FILE, model_of};
+pub use nn::is_of_adapter;
 pub use proof::{Proof, prove};
 pub use settings::Settings;

@@ -54,15 +54,7 @@ impl ForeignModel {
         families: &Families,
         edit: impl FnOnce(ModelConfig) -> std::result::Result<ModelConfig, E>,
     ) -> std::result::Result<ForeignModel, E> {
-        let settings = Settings::open(&path.join(CONFIG_FILE))?;
-        let kind = settings.get("model_type").and_then(|kind| kind.as_str());
-        let kind = kind.unwrap_or_default().to_owned();
-        let format = families.format(&kind).ok_or_else(|| {
-            let known = families.model_types().join(", ");
-            settings.refuse(format!("found model_type = {kind:?}, needs one of {known}"))
-        })?;
-        let model = format.model(&settings)?;
-        settings.check_all_read()?;
+        let (settings, format, model) = read(&path.join(CONFIG_FILE), families)?;
         let tensors = PlainFolder::open(path).map_err(Error::from)?;
         let model = edit(model)?;
         model.check()?;
@@ -197,6 +189,34 @@ impl ForeignModel {
             _ => Precision::F32,
         })
     }
+}
+
+/// The model that a `config.json` describes, in that file or in a folder with or without weights.
+///
+/// # Errors
+/// As [`ForeignModel::open`], for the settings alone.
+pub fn model_of(path: &Path, families: &Families) -> Result<ModelConfig> {
+    let file = match path.is_dir() {
+        true => path.join(CONFIG_FILE),
+        false => path.to_owned(),
+    };
+    let (_, _, model) = read(&file, families)?;
+    model.check()?;
+    Ok(model)
+}
+
+// The settings of a file, with the format that reads them and the model that they describe.
+fn read(path: &Path, families: &Families) -> Result<(Settings, Arc<dyn Format>, ModelConfig)> {
+    let settings = Settings::open(path)?;
+    let kind = settings.get("model_type").and_then(|kind| kind.as_str());
+    let kind = kind.unwrap_or_default().to_owned();
+    let format = families.format(&kind).ok_or_else(|| {
+        let known = families.model_types().join(", ");
+        settings.refuse(format!("found model_type = {kind:?}, needs one of {known}"))
+    })?;
+    let model = format.model(&settings)?;
+    settings.check_all_read()?;
+    Ok((settings, format, model))
 }
 
 impl fmt::Debug for ForeignModel {

@@ -79,10 +79,12 @@ pub(super) fn alone<T: Send + 'static>(
     Ok(found.swap_remove(0))
 }
 
-/// Bytes and elements of the weights.
+/// Bytes and elements of the weights, without those of adapters.
 pub(super) fn sizes(reader: &Reader) -> Outcome<(u64, usize)> {
+    let is_adapter = |name: &str| train::foreign::is_of_adapter(name);
+    let is_weight = |name: &&str| name.starts_with("weights/") && !is_adapter(name);
     let (mut bytes, mut elements) = (0, 0);
-    for name in reader.names().filter(|name| name.starts_with("weights/")) {
+    for name in reader.names().filter(is_weight) {
         let info = reader.info(name).map_err(train::Error::from)?;
         let own: usize = info.global_shape.iter().product();
         elements += own;
