@@ -29,6 +29,14 @@ for model in "$dir"/model/*; do
     --set tuning.adapter_rank=4 --set model.dropout=0.0 --out "$dir/tuned-$name" >/dev/null 2>"$dir/log" || { cat "$dir/log"; exit 1; }
   "$program" checkpoint export "$dir/tuned-$name" --format transformers --out "$dir/merged/$name" >/dev/null 2>"$dir/log" ||
     { cat "$dir/log"; exit 1; }
+  case $name in
+    gpt2-*) ;;
+    *)
+      mkdir -p "$dir/adapter"
+      "$program" checkpoint export "$dir/tuned-$name" --format peft --out "$dir/adapter/$name" >/dev/null 2>"$dir/log" ||
+        { cat "$dir/log"; exit 1; }
+      ;;
+  esac
   "$program" generate --checkpoint "$dir/tuned-$name" --prompt "$prompt" --tokens 1 --temperature 0 --logprobs 20 --json \
     >"$dir/merged/$name.json" 2>/dev/null
 done

@@ -1,7 +1,7 @@
 """Random models of the library transformers, and a comparison of what ci/check-transformers.sh made of them with the library.
 
     transformers_models.py make DIR        writes DIR/model/KIND-TYPE
-    transformers_models.py compare DIR     reads DIR/back and DIR/merged: folders, and generated tokens as JSON
+    transformers_models.py compare DIR     reads DIR/back and DIR/merged (folders, and generated tokens as JSON), and DIR/adapter
 """
 
 import json
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import torch
+from peft import PeftModel
 from safetensors import safe_open
 from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
                           MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM)
@@ -80,8 +81,15 @@ def compare(folder):
         changed = (logits(merged) - expected).abs().max().item()
         assert plain < allowed and adapted < allowed, f"{model.name}: {plain:.1e} and {adapted:.1e}, needs {allowed}"
         assert changed > 1e-4, f"{model.name}: training has changed nothing"
+        adapter, loaded = folder / "adapter" / model.name, ""
+        if adapter.exists():
+            base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
+            found = PeftModel.from_pretrained(base, adapter).double().eval()(TOKENS).logits[0]
+            apart = (found - logits(merged)).abs().max().item()
+            assert apart < 1e-5, f"{model.name}: adapters by themselves differ by {apart:.1e}"
+            loaded = f", in PEFT within {apart:.1e}"
         print(f"{model.name}: {len(old)} equal tensors, equal logits, log-probabilities within {plain:.1e}, "
-              f"merged adapters within {adapted:.1e}")
+              f"merged adapters within {adapted:.1e}{loaded}")
 
 
 if __name__ == "__main__":

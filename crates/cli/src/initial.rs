@@ -5,22 +5,18 @@ use crate::{
     failure::{Failure, Outcome},
     output,
 };
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 use train::{
     Config, Families, ModelConfig,
     checkpoint::{Error, Reader},
     data::{Tokenizer, TokenizerChoice},
-    foreign::ForeignModel,
-    generate::described,
+    foreign::{ForeignModel, Merged},
+    generate::{configured, described},
     trainer::Weights,
 };
 
 /// The weights with which a run begins.
 pub(crate) struct Initial {
-    path: PathBuf,
     /// The model that they are of.
     pub(crate) model: ModelConfig,
     /// Their tokenizer.
@@ -37,7 +33,6 @@ impl Initial {
             let mut config = Config::new(foreign.model.clone());
             tokenizer(&foreign, &mut config)?;
             return Ok(Initial {
-                path,
                 model: foreign.model,
                 tokenizer: config.data.tokenizer,
             });
@@ -54,25 +49,29 @@ impl Initial {
         let (config, _) = described(&reader, families).map_err(Failure::run)?;
         Ok(Initial {
             model: config.model,
-            tokenizer: TokenizerChoice::Checkpoint(path.clone()),
-            path,
+            tokenizer: TokenizerChoice::Checkpoint(path),
         })
     }
+}
 
-    /// The weights, for this model.
-    pub(crate) fn weights(
-        &self,
-        model: &ModelConfig,
-        families: &Families,
-    ) -> Outcome<Arc<dyn Weights>> {
-        if ForeignModel::is_one(&self.path) {
-            let foreign =
-                ForeignModel::open(&self.path, families, |_| Ok::<_, Failure>(model.clone()))?;
-            return Ok(Arc::new(foreign));
-        }
-        let reader = open(&self.path)?;
-        reader.verify().map_err(train::Error::from)?;
-        Ok(Arc::new(reader))
+/// The weights of another program's folder, of a checkpoint or of the newest one of a run directory, for the model of this
+/// configuration. What adapters of a checkpoint add is added to its weights, unless the configuration has adapters too.
+pub(crate) fn weights(
+    path: &Path,
+    config: &Config,
+    families: &Families,
+) -> Outcome<Arc<dyn Weights>> {
+    if ForeignModel::is_one(path) {
+        let foreign =
+            ForeignModel::open(path, families, |_| Ok::<_, Failure>(config.model.clone()))?;
+        return Ok(Arc::new(foreign));
+    }
+    let reader = open(path)?;
+    reader.verify().map_err(train::Error::from)?;
+    let stored = configured(&reader, families).map_err(Failure::run)?;
+    match stored.tuning.adapter_rank > 0 && config.tuning.adapter_rank == 0 {
+        true => Ok(Arc::new(Merged::new(reader, &stored))),
+        false => Ok(Arc::new(reader)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Files of another program from tensors of ours.
 
-use super::{SLAB_ELEMENTS, View, WEIGHTS_FILE, WEIGHTS_INDEX, folder::Index};
+use super::{SLAB_ELEMENTS, View, folder::Index};
 use crate::{
     Error, Result,
     boxes::slabs,
@@ -45,8 +45,8 @@ pub struct ExportedFile {
     pub bytes: u64,
 }
 
-/// Writes these tensors into a folder: as `model.safetensors`, or as several files of up to `most_bytes` with an index,
-/// in the order given.
+/// Writes these tensors into a folder in the order given: as `STEM.safetensors`, or as several files of up to `most_bytes` with
+/// an index.
 ///
 /// `read` gives a box of the tensor with a name and shape. Memory holds up to 2^25 elements at a time. Elements that do not fit
 /// their type are rounded to the nearest.
@@ -55,6 +55,7 @@ pub struct ExportedFile {
 /// Those of `read`; [`Error::NoSpace`] or [`Error::Io`] if a file cannot be written.
 pub fn export(
     dir: &Path,
+    stem: &str,
     tensors: &[Exported],
     most_bytes: u64,
     read: &Source<'_>,
@@ -63,8 +64,8 @@ pub fn export(
     let (mut files, mut map) = (Vec::new(), BTreeMap::new());
     for (index, group) in groups.iter().enumerate() {
         let name = match groups.len() {
-            1 => WEIGHTS_FILE.to_owned(),
-            count => format!("model-{:05}-of-{count:05}.safetensors", index + 1),
+            1 => format!("{stem}.safetensors"),
+            count => format!("{stem}-{:05}-of-{count:05}.safetensors", index + 1),
         };
         let bytes = write(&dir.join(&name), group, read)?;
         map.extend(
@@ -82,7 +83,7 @@ pub fn export(
         };
         let mut text = serde_json::to_vec_pretty(&index).expect("a bug: an index is plain values");
         text.push(b'\n');
-        let path = dir.join(WEIGHTS_INDEX);
+        let path = dir.join(format!("{stem}.safetensors.index.json"));
         let mut file = FileSystem
             .create(&path)
             .map_err(Error::io("writing", &path))?;

@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// The name of a model's files without their ending.
+pub const WEIGHTS_STEM: &str = "model";
 /// The file of a model that lies in one.
 pub const WEIGHTS_FILE: &str = "model.safetensors";
 /// The list of the files of a model that lies in several.

@@ -54,6 +54,16 @@ impl View {
         &self.tensor
     }
 
+    /// Whether it holds all of that tensor.
+    pub fn is_whole(&self) -> bool {
+        self.held.shape == self.whole
+    }
+
+    /// Whether rows are columns.
+    pub fn is_transposed(&self) -> bool {
+        self.is_transposed
+    }
+
     /// The shape of all of that tensor.
     pub fn whole(&self) -> &[usize] {
         &self.whole

@@ -7,7 +7,7 @@ use crate::{
     ending::Ending,
     explain::{Explanation, Seen},
     failure::{Failure, Outcome},
-    initial::Initial,
+    initial::{self, Initial},
     inputs, interrupt, launcher, output,
     overrides::Overrides,
     planned::{planned, settle_memory},
@@ -221,18 +221,12 @@ impl Train {
         }
     }
 
-    fn initial(&self, families: &Families) -> Outcome<Option<Initial>> {
-        let initial = self.init_from.as_deref();
-        initial
-            .map(|path| Initial::open(path, families))
-            .transpose()
-    }
-
     // The model and the tokenizer of the weights with which the run begins, but for keys that the configuration file states.
     fn with_initial(&self, mut config: Config, families: &Families) -> Outcome<Config> {
-        let Some(initial) = self.initial(families)? else {
+        let Some(path) = &self.init_from else {
             return Ok(config);
         };
+        let initial = Initial::open(path, families)?;
         let stated = match &self.config {
             Some(path) => stated_keys(path)?,
             None => toml::Table::new(),
@@ -262,8 +256,8 @@ impl Train {
             (Some(dir), _) | (None, Some(dir)) => Ok(dir.clone()),
             (None, None) => run_dir::fresh(),
         })?;
-        let init = match (&from, self.initial(families)?) {
-            (None, Some(initial)) => Some(initial.weights(&config.model, families)?),
+        let init = match (&from, &self.init_from) {
+            (None, Some(path)) => Some(initial::weights(path, &config, families)?),
             _ => None,
         };
         // The first steps are not typical: they allocate buffers and learn the order of gathers.

@@ -1,12 +1,16 @@
 //! A folder for another program, from a checkpoint.
 
-use super::{CONFIG_FILE, ForeignModel, Format, Merged, Proof, Settings, TOKENIZER_FILE, prove};
+use super::{
+    CONFIG_FILE, ForeignModel, Format, Merged, Proof, Settings, TOKENIZER_FILE,
+    folder::{create, write_json},
+    prove,
+};
 use crate::{
     Config, Error, Families, ModelConfig, Result,
     checkpoint::{
         Reader,
-        foreign::{Exported, ExportedFile, View, export as write_tensors, rounded},
-        replace_file, sync_name,
+        foreign::{Exported, ExportedFile, View, WEIGHTS_STEM, export as write_tensors, rounded},
+        replace_file,
     },
     config::Precision,
     data::Tokenizer,
@@ -16,7 +20,7 @@ use bootstrap::World;
 use grid::IndexBox;
 use hal::DType;
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 use tensor::Device;
 
 /// How a folder is written.
@@ -50,41 +54,18 @@ pub fn export(
         let family = model.family();
         Error::foreign(out, format!("the family {family} has no such form"))
     })?;
-    if fs::symlink_metadata(out).is_ok() {
-        let reason = "is there already; needs the name of a new folder";
-        return Err(Error::foreign(out, reason));
-    }
-    let name = out.file_name().unwrap_or_default().to_string_lossy();
-    let writing = out.with_file_name(format!(".writing-{name}"));
-    let remains = |writing: &Path| match fs::symlink_metadata(writing).is_ok() {
-        true => fs::remove_dir_all(writing),
-        false => Ok(()),
-    };
-    remains(&writing).map_err(Error::file(&writing))?;
-    fs::create_dir_all(&writing).map_err(Error::file(&writing))?;
-    let written =
-        write(reader, (config, tokenizer), &*format, (&writing, options)).and_then(|written| {
-            let foreign = ForeignModel::open(&writing, families, Ok::<_, Error>)?;
-            check_stated(model, &foreign, &*format)?;
-            let proof = match proves {
-                true => {
-                    let weights = Rounded {
-                        weights: &Merged::new(reader, config),
-                        dtype: options.precision.dtype(),
-                    };
-                    Some(prove(ranks, model, &weights, &foreign)?)
-                }
-                false => None,
-            };
-            fs::rename(&writing, out).map_err(Error::file(out))?;
-            sync_name(out)?;
-            Ok((written, proof))
-        });
-    if written.is_err() {
-        // The first failure is the one to report.
-        remains(&writing).ok();
-    }
-    written
+    create(out, |writing| {
+        let written = write(reader, (config, tokenizer), &*format, (writing, options))?;
+        let foreign = ForeignModel::open(writing, families, Ok::<_, Error>)?;
+        check_stated(model, &foreign, &*format)?;
+        let merged = Merged::new(reader, config);
+        let weights = Rounded {
+            weights: &merged,
+            dtype: options.precision.dtype(),
+        };
+        let proof = proves.then(|| prove(ranks, model, &weights, &foreign));
+        Ok((written, proof.transpose()?))
+    })
 }
 
 fn write(
@@ -103,7 +84,7 @@ fn write(
     let tensors = tensors(&config.model, format, &settings, dtype)?;
     let merged = Merged::new(reader, config);
     let read = |name: &str, shape: &[usize], index: &IndexBox| merged.numbers(name, shape, index);
-    let files = write_tensors(dir, &tensors, options.most_file_bytes, &read)?;
+    let files = write_tensors(dir, WEIGHTS_STEM, &tensors, options.most_file_bytes, &read)?;
     write_json(settings.path(), &Value::Object(keys))?;
     if let Some(end) = tokenizer.document_end() {
         write_json(
@@ -159,13 +140,6 @@ fn check_stated(model: &ModelConfig, foreign: &ForeignModel, format: &dyn Format
                 .map_or_else(|| "nothing".into(), toml::Value::to_string)
         ))),
     }
-}
-
-fn write_json(path: &Path, value: &Value) -> Result<()> {
-    let mut text = serde_json::to_vec_pretty(value)
-        .map_err(|error| Error::setting("export", error, "values that JSON can hold"))?;
-    text.push(b'\n');
-    Ok(replace_file(path, &text)?)
 }
 
 fn torch_name(dtype: DType) -> &'static str {

@@ -6,17 +6,17 @@ use crate::{
     trainer::Weights,
 };
 use grid::IndexBox;
-use std::path::Path;
+use std::{borrow::Borrow, path::Path};
 
 /// W + scale A B for a layer with an adapter, and all other weights as they are. The sum is taken in f64.
-pub struct Merged<'a> {
-    reader: &'a Reader,
+pub struct Merged<R> {
+    reader: R,
     scale: f64,
 }
 
-impl<'a> Merged<'a> {
+impl<R: Borrow<Reader>> Merged<R> {
     /// Those of a checkpoint that a run of this configuration wrote.
-    pub fn new(reader: &'a Reader, config: &Config) -> Merged<'a> {
+    pub fn new(reader: R, config: &Config) -> Merged<R> {
         let scale = config.tuning.scale();
         Merged { reader, scale }
     }
@@ -29,10 +29,11 @@ impl<'a> Merged<'a> {
         index: &IndexBox,
     ) -> checkpoint::Result<Vec<f64>> {
         let stored = |name: &str| format!("weights/{name}");
-        let mut numbers = self.reader.read_f64(&stored(name), shape, index)?;
+        let reader = self.reader.borrow();
+        let mut numbers = reader.read_f64(&stored(name), shape, index)?;
         let layer = name.strip_suffix(".weight").unwrap_or(name);
         let [down, up] = nn::ADAPTER_LAYERS.map(|part| stored(&format!("{layer}.{part}.weight")));
-        let Ok(info) = self.reader.info(&down) else {
+        let Ok(info) = reader.info(&down) else {
             return Ok(numbers);
         };
         let rank = info.global_shape[1];
@@ -43,8 +44,8 @@ impl<'a> Merged<'a> {
         let (rows, columns) = (index.shape[0], index.shape[1]);
         let of_rows = box_of([index.start[0], 0], [rows, rank]);
         let of_columns = box_of([0, index.start[1]], [rank, columns]);
-        let a = self.reader.read_f64(&down, &[shape[0], rank], &of_rows)?;
-        let b = self.reader.read_f64(&up, &[rank, shape[1]], &of_columns)?;
+        let a = reader.read_f64(&down, &[shape[0], rank], &of_rows)?;
+        let b = reader.read_f64(&up, &[rank, shape[1]], &of_columns)?;
         for (out, a) in numbers.chunks_mut(columns).zip(a.chunks(rank)) {
             for (a, b) in a.iter().zip(b.chunks(columns)) {
                 let factor = self.scale * a;
@@ -57,18 +58,18 @@ impl<'a> Merged<'a> {
     }
 }
 
-impl Weights for Merged<'_> {
+impl<R: Borrow<Reader> + Send + Sync> Weights for Merged<R> {
     fn path(&self) -> &Path {
-        self.reader.path()
+        self.reader.borrow().path()
     }
 
     fn names(&self) -> Vec<String> {
-        let names = Weights::names(self.reader).into_iter();
+        let names = Weights::names(self.reader.borrow()).into_iter();
         names.filter(|name| !nn::is_of_adapter(name)).collect()
     }
 
     fn shape(&self, name: &str) -> Option<Vec<usize>> {
-        Weights::shape(self.reader, name)
+        Weights::shape(self.reader.borrow(), name)
     }
 
     fn read(&self, name: &str, shape: &[usize], index: &IndexBox) -> Result<Vec<f64>> {

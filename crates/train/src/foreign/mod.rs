@@ -5,7 +5,9 @@
 //! [`prove`] compares the outputs of every segment with those that the family computes from the folder's own tensors, and
 //! [`import`](fn@import) and [`export`](fn@export) convert what was proved.
 
+mod adapter;
 mod export;
+mod folder;
 mod format;
 mod import;
 mod merged;
@@ -13,6 +15,7 @@ mod model;
 mod proof;
 mod settings;
 
+pub use adapter::{ADAPTER_CONFIG, export_adapter};
 pub use export::{ExportOptions, export};
 pub use format::{Format, Place, Spare};
 pub use import::import;

@@ -10,12 +10,11 @@ use std::{
 };
 
 /// Settings that do not change what a model computes.
-const NEUTRAL: [&str; 20] = [
+const NEUTRAL: [&str; 19] = [
     "_attn_implementation",
     "_attn_implementation_autoset",
     "_name_or_path",
     "architectures",
-    "auto_map",
     "bos_token_id",
     "decoder_start_token_id",
     "dtype",

@@ -19,7 +19,7 @@ use train::{
     checkpoint::{Error, Reader, export_safetensors},
     config::Precision,
     foreign::{self, ExportOptions},
-    generate::described,
+    generate::{configured, described},
 };
 
 /// Bytes of a file above which a folder has another.
@@ -30,8 +30,10 @@ const MOST_FILE_BYTES: u64 = 5_000_000_000;
 pub(crate) enum Form {
     /// One safetensors file.
     File,
-    /// A folder.
+    /// A folder of the library transformers.
     Transformers,
+    /// A folder of the library PEFT, for the adapters alone.
+    Peft,
 }
 
 /// Arguments of `fascicle checkpoint export`.
@@ -39,10 +41,11 @@ pub(crate) enum Form {
 pub(crate) struct Export {
     /// A checkpoint or a run directory
     dir: PathBuf,
-    /// Output file, or a new folder with --format transformers
+    /// Output file, or a new folder with --format transformers or peft
     #[arg(long, value_name = "PATH")]
     out: PathBuf,
-    /// How it is written: one file with this program's names, or config.json, safetensors files and the tokenizer
+    /// How it is written: one file with this program's names; config.json, safetensors files and the tokenizer; or the adapters by
+    /// themselves, with adapter_config.json
     #[arg(long, value_enum, default_value_t = Form::File)]
     format: Form,
     /// Type of the elements of a folder; by default that in which the model computes
@@ -76,12 +79,22 @@ impl Export {
         ];
         let given = |flags: [(&'static str, bool); 2]| flags.into_iter().find(|(_, given)| *given);
         match self.format {
-            Form::Transformers => {
+            Form::Transformers | Form::Peft => {
+                let name = if self.format == Form::Peft {
+                    "peft"
+                } else {
+                    "transformers"
+                };
                 if let Some((flag, _)) = given(of_file) {
-                    return refuse(flag, "transformers", "file");
+                    return refuse(flag, name, "file");
                 }
                 files::check_output("--out", &self.out)?;
-                self.folder(registry, &open(&self.dir)?)
+                let reader = open(&self.dir)?;
+                match self.format {
+                    Form::Peft if self.unproved => refuse("--unproved", name, "transformers"),
+                    Form::Peft => self.adapter(registry, &reader),
+                    _ => self.folder(registry, &reader),
+                }
             }
             Form::File => {
                 if let Some((flag, _)) = given(of_folder) {
@@ -123,6 +136,30 @@ impl Export {
                 bytes: Some(bytes),
             }),
             false => output::result(&out.display().to_string()),
+        }
+    }
+
+    // As a folder for the library PEFT.
+    fn adapter(&self, registry: &Registry, reader: &Reader) -> Outcome {
+        let config = configured(reader, &registry.families).map_err(Failure::run)?;
+        let precision = self.dtype.unwrap_or(config.training.precision);
+        reader.verify().map_err(train::Error::from)?;
+        let to = (&*self.out, precision);
+        let files = foreign::export_adapter(reader, &config, &registry.families, to)?;
+        let bytes = files.iter().map(|file| file.bytes).sum();
+        output::note(&format!(
+            "adapters of rank {}: {} bytes",
+            config.tuning.adapter_rank,
+            grouped(bytes)
+        ));
+        match self.json {
+            true => output::json(&Written {
+                path: &self.out,
+                step: reader.step(),
+                grid: None,
+                bytes: Some(bytes),
+            }),
+            false => output::result(&self.out.display().to_string()),
         }
     }
 
