@@ -7,7 +7,9 @@ use train::{
     Config,
     checkpoint::{PlainFile, Reader},
     data::{Content, Source, TokenType, Tokenizer, TokenizerChoice},
+    foreign::ForeignModel,
     metrics::{self, Record},
+    trainer::Weights,
 };
 
 // The messages of processes, whose crate is empty without an MPI library.
@@ -23,9 +25,11 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
 #[allow(dead_code, reason = "each program of the fuzzer runs one")]
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 14] = [
     ("checkpoint", checkpoint),
     ("config", config),
+    ("foreign", foreign),
+    ("index", index),
     ("machine", machine),
     ("metrics", metrics),
     ("notice", notice),
@@ -94,6 +98,39 @@ fn read_checkpoint(manifest: &[u8], shard: &[u8]) {
                 read.is_ok() || verified.is_err(),
                 "{name}: {read:?} after {verified:?}"
             );
+        }
+    });
+}
+
+/// The settings of another program's model, beside its whole weights.
+pub fn foreign(bytes: &[u8]) {
+    read_foreign(&[("config.json", bytes), ("model.safetensors", WEIGHTS)]);
+}
+
+/// The list of the files of another program's model, beside its whole settings and weights.
+pub fn index(bytes: &[u8]) {
+    let settings = include_bytes!("../fixtures/qwen2/config.json");
+    read_foreign(&[
+        ("config.json", settings),
+        ("model.safetensors.index.json", bytes),
+        ("part.safetensors", WEIGHTS),
+    ]);
+}
+
+const WEIGHTS: &[u8] = include_bytes!("../fixtures/qwen2/model.safetensors");
+
+fn read_foreign(files: &[(&str, &[u8])]) {
+    with_folder(|folder| {
+        for (name, bytes) in files {
+            fs::write(folder.join(name), bytes).expect("the model's file");
+        }
+        let opened = ForeignModel::open(folder, &families::families(), Ok::<_, train::Error>);
+        // What is opened can be read: every parameter, with its shape.
+        let Ok(foreign) = opened else { return };
+        for name in foreign.names() {
+            let shape = foreign.shape(&name).expect("a parameter's shape");
+            let read = foreign.read(&name, &shape, &IndexBox::full(&shape));
+            assert!(read.is_ok(), "{name}: {read:?}");
         }
     });
 }
