@@ -1,6 +1,6 @@
 //! GPT-2, whose matrices are stored as in x out, and queries, keys and values in one.
 
-use super::{Places, check_context, config, reference};
+use super::{Places, check_context, config, object, reference};
 use crate::{GptConfig, GptFamily};
 use serde_json::{Map, Value, json};
 use train::{
@@ -99,10 +99,7 @@ impl Format for Gpt2Format {
             "bos_token_id": null,
             "eos_token_id": null,
         });
-        match keys {
-            Value::Object(keys) => Ok(keys),
-            _ => unreachable!("a bug: an object is an object"),
-        }
+        Ok(object(keys))
     }
 
     fn unstated(&self) -> &'static [&'static str] {

@@ -1,6 +1,6 @@
 //! Llama, Mistral and Qwen 2, whose matrices are stored as out x in.
 
-use super::{Places, check_context, config, reference, rope};
+use super::{Places, check_context, config, object, reference, rope};
 use crate::{GptConfig, GptFamily};
 use serde_json::{Map, Value, json};
 use train::{
@@ -82,10 +82,7 @@ impl Format for LlamaFormat {
             "bos_token_id": null,
             "eos_token_id": null,
         });
-        match keys {
-            Value::Object(keys) => Ok(keys),
-            _ => unreachable!("a bug: an object is an object"),
-        }
+        Ok(object(keys))
     }
 
     fn unstated(&self) -> &'static [&'static str] {

@@ -13,6 +13,7 @@ pub(super) use gpt2::Gpt2Format;
 pub(super) use llama::LlamaFormat;
 
 use super::GptConfig;
+use serde_json::{Map, Value};
 use train::{
     ModelConfig, Result,
     checkpoint::foreign::View,
@@ -54,6 +55,17 @@ impl Places {
             parameter: parameter.into(),
             view,
         });
+    }
+}
+
+/// The settings in a JSON object.
+///
+/// # Panics
+/// If it is none: a bug.
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(keys) => keys,
+        other => panic!("settings: a bug: {other} is no object"),
     }
 }
 
