@@ -173,7 +173,7 @@ impl RankStrategy {
             let progress = iterator.progress();
             iteration += 1;
             match item {
-                // The other ranks are told below, so this does not return yet.
+                // This rank goes on to the exchange below, where the others learn that it stops.
                 Err(error) => interrupter.fail(error),
                 Ok(item) => {
                     let output = training.learner.train_step(item);

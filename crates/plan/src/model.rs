@@ -4,7 +4,7 @@ use crate::{Error, Result};
 use std::path::Path;
 use train::{
     Config, Families,
-    foreign::{CONFIG_FILE, model_of},
+    foreign::{CONFIG_FILE, model_at},
 };
 
 /// Vocabulary size if a configuration leaves it to the tokenizer: that of the byte tokenizer.
@@ -30,7 +30,7 @@ pub fn find(name_or_path: &str, families: &Families) -> Result<(String, Config)>
     }
     let is_foreign = path.is_dir() || path.file_name().is_some_and(|name| name == CONFIG_FILE);
     let mut config = match is_foreign {
-        true => Config::new(model_of(path, families)?),
+        true => Config::new(model_at(path, families)?),
         false => Config::read(path, families)?,
     };
     // The vocabulary depends on the data; bytes are assumed unless the file states a size.

@@ -4,7 +4,7 @@ use super::{SLAB_ELEMENTS, View, folder::Index};
 use crate::{
     Error, Result,
     boxes::slabs,
-    disk::{Disk, FileSystem},
+    disk::{FileSystem, replace_file},
     element,
     stream::{self, Entry},
 };
@@ -84,11 +84,7 @@ pub fn export(
         let mut text = serde_json::to_vec_pretty(&index).expect("a bug: an index is plain values");
         text.push(b'\n');
         let path = dir.join(format!("{stem}.safetensors.index.json"));
-        let mut file = FileSystem
-            .create(&path)
-            .map_err(Error::io("writing", &path))?;
-        let written = file.write_all(&text).and_then(|()| file.sync());
-        written.map_err(Error::io("writing", &path))?;
+        replace_file(&path, &text).map_err(Error::io("writing", &path))?;
     }
     Ok(files)
 }

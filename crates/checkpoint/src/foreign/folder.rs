@@ -1,4 +1,4 @@
-//! Full tensors in one safetensors file, or in several with an index.
+//! A folder with full tensors, in one safetensors file or in several with an index.
 
 use crate::{Error, PlainFile, Result, TensorInfo};
 use grid::IndexBox;
@@ -12,9 +12,9 @@ use std::{
 /// The name of a model's files without their ending.
 pub const WEIGHTS_STEM: &str = "model";
 /// The file of a model that lies in one.
-pub const WEIGHTS_FILE: &str = "model.safetensors";
+const WEIGHTS_FILE: &str = "model.safetensors";
 /// The list of the files of a model that lies in several.
-pub const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
+const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
 
 /// The longest index: names of a million tensors.
 const MOST_INDEX_BYTES: u64 = 256 << 20;
@@ -37,7 +37,7 @@ pub(super) struct Index {
 }
 
 impl PlainFolder {
-    /// Opens a folder, or one safetensors file.
+    /// Opens a folder.
     ///
     /// Reads indices and headers alone; tensors are read when they are asked for.
     ///
@@ -47,17 +47,14 @@ impl PlainFolder {
     pub fn open(path: impl AsRef<Path>) -> Result<PlainFolder> {
         let path = path.as_ref();
         let index = path.join(WEIGHTS_INDEX);
-        if !path.is_dir() {
-            return PlainFolder::of_one(path, path);
-        }
         match index.exists() {
             true => PlainFolder::of_several(path, &index),
-            false => PlainFolder::of_one(path, &path.join(WEIGHTS_FILE)),
+            false => PlainFolder::of_one(path),
         }
     }
 
-    fn of_one(path: &Path, file: &Path) -> Result<PlainFolder> {
-        let file = PlainFile::open(file)?;
+    fn of_one(path: &Path) -> Result<PlainFolder> {
+        let file = PlainFile::open(path.join(WEIGHTS_FILE))?;
         Ok(PlainFolder {
             path: path.to_owned(),
             places: file.names().into_iter().map(|name| (name, 0)).collect(),
@@ -112,7 +109,7 @@ impl PlainFolder {
         }
     }
 
-    /// The folder or file that was opened.
+    /// The folder.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,6 +1,6 @@
 //! Tensors in folders of other programs: under other names, transposed, or several in one.
 //!
-//! Read in this order: [`PlainFolder`] (full tensors in one file or several), [`View`] (where a tensor of ours lies in one
+//! Read in this order: [`PlainFolder`] (full tensors in one file or in several), [`View`] (where a tensor of ours lies in one
 //! of theirs), [`import`](fn@import) and [`export`](fn@export) (complete conversions, a slab at a time).
 
 mod export;
@@ -9,7 +9,7 @@ mod import;
 mod view;
 
 pub use export::{Exported, ExportedFile, Source, export};
-pub use folder::{PlainFolder, WEIGHTS_FILE, WEIGHTS_INDEX, WEIGHTS_STEM};
+pub use folder::{PlainFolder, WEIGHTS_STEM};
 pub use import::{Imported, import};
 pub use view::View;
 

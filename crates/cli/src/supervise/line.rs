@@ -64,8 +64,8 @@ impl Line {
         self.program().iter().any(|word| word.contains("{ranks}"))
     }
 
-    /// The command on these hosts. If the supervisor has `chosen` the number of ranks, it tells the program, unless the arguments have a
-    /// place for it.
+    /// The command on these hosts. A number of ranks that the supervisor has `chosen` becomes an argument of the program, unless the
+    /// command has a place for it.
     pub(crate) fn on(&self, hosts: &[Host], chosen: bool) -> Vec<String> {
         let mut words = fill(&self.words, hosts);
         if chosen && self.varies() && !self.states_ranks() {

@@ -51,8 +51,7 @@ pub fn export_adapter(
     let dtype = precision.dtype();
     let mut tensors = Vec::new();
     for layer in &layers {
-        let parts = [("A", "lora_a"), ("B", "lora_b")];
-        for (theirs, ours) in parts {
+        for (theirs, ours) in ["A", "B"].into_iter().zip(nn::ADAPTER_LAYERS) {
             let stored = format!("weights/{}.{ours}.weight", layer.ours);
             let shape = &reader.info(&stored)?.global_shape;
             let turned = [shape[1], shape[0]];
@@ -105,7 +104,7 @@ fn layers(reader: &Reader, config: &Config, format: &dyn Format, out: &Path) -> 
             continue;
         };
         if reader
-            .info(&format!("weights/{ours}.lora_a.weight"))
+            .info(&format!("weights/{ours}.{}.weight", nn::ADAPTER_LAYERS[0]))
             .is_err()
         {
             continue;

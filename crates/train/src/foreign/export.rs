@@ -55,10 +55,10 @@ pub fn export(
         Error::foreign(out, format!("the family {family} has no such form"))
     })?;
     create(out, |writing| {
-        let written = write(reader, (config, tokenizer), &*format, (writing, options))?;
+        let merged = Merged::new(reader, config);
+        let written = write(&merged, (config, tokenizer), &*format, (writing, options))?;
         let foreign = ForeignModel::open(writing, families, Ok::<_, Error>)?;
         check_stated(model, &foreign, &*format)?;
-        let merged = Merged::new(reader, config);
         let weights = Rounded {
             weights: &merged,
             dtype: options.precision.dtype(),
@@ -69,7 +69,7 @@ pub fn export(
 }
 
 fn write(
-    reader: &Reader,
+    merged: &Merged<&Reader>,
     (config, tokenizer): (&Config, &Tokenizer),
     format: &dyn Format,
     (dir, options): (&Path, ExportOptions),
@@ -82,7 +82,6 @@ fn write(
     }
     let settings = Settings::new(&dir.join(CONFIG_FILE), keys.clone());
     let tensors = tensors(&config.model, format, &settings, dtype)?;
-    let merged = Merged::new(reader, config);
     let read = |name: &str, shape: &[usize], index: &IndexBox| merged.numbers(name, shape, index);
     let files = write_tensors(dir, WEIGHTS_STEM, &tensors, options.most_file_bytes, &read)?;
     write_json(settings.path(), &Value::Object(keys))?;

@@ -2,15 +2,14 @@
 
 use super::ForeignModel;
 use crate::{
-    Config, Error, Result,
+    Config, Result,
     checkpoint::{
-        Sections, TensorInfo,
+        TensorInfo,
         foreign::{self, Imported},
     },
     data::Tokenizer,
-    trainer::first_stored,
+    trainer::{Attached, first_sections},
 };
-use grid::Grid;
 use nn::Builder;
 use parallel::work::dry_context;
 use std::path::{Path, PathBuf};
@@ -20,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// The checkpoint holds weights alone, in the type in which a run of this configuration keeps them.
 ///
 /// # Errors
-/// [`Error::Checkpoint`] if the folder cannot be read or the checkpoint not be written; [`Error::Setting`] for a
+/// [`Error::Checkpoint`](crate::Error::Checkpoint) if the folder cannot be read or the checkpoint not be written; [`Error::Setting`](crate::Error::Setting) for a
 /// configuration that JSON cannot hold.
 pub fn import(
     foreign: &ForeignModel,
@@ -44,16 +43,7 @@ pub fn import(
         })
     });
     let tensors = tensors.collect::<Result<Vec<_>>>()?;
-    let refuse =
-        |error: serde_json::Error| Error::setting("checkpoint", error, "values that JSON can hold");
-    let tokenizer = serde_json::to_value(tokenizer).map_err(refuse)?;
-    let sections = Sections {
-        model: serde_json::to_value(&config.model).map_err(refuse)?,
-        trainer: serde_json::to_value(first_stored(config, &tokenizer)?).map_err(refuse)?,
-        tokenizer,
-        grid: serde_json::to_value(Grid::serial()).map_err(refuse)?,
-        ..Sections::default()
-    };
+    let sections = first_sections(&Attached::of(config, Some(tokenizer))?);
     Ok(foreign::import(
         &foreign.tensors,
         checkpoints_dir,

@@ -20,7 +20,7 @@ pub use export::{ExportOptions, export};
 pub use format::{Format, Place, Spare};
 pub use import::import;
 pub use merged::Merged;
-pub use model::{CONFIG_FILE, ForeignModel, TOKENIZER_FILE, model_of};
+pub use model::{CONFIG_FILE, ForeignModel, TOKENIZER_FILE, model_at};
 pub use nn::is_of_adapter;
 pub use proof::{Proof, prove};
 pub use settings::Settings;

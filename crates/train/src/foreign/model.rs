@@ -195,7 +195,7 @@ impl ForeignModel {
 ///
 /// # Errors
 /// As [`ForeignModel::open`], for the settings alone.
-pub fn model_of(path: &Path, families: &Families) -> Result<ModelConfig> {
+pub fn model_at(path: &Path, families: &Families) -> Result<ModelConfig> {
     let file = match path.is_dir() {
         true => path.join(CONFIG_FILE),
         false => path.to_owned(),

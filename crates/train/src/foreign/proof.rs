@@ -5,6 +5,7 @@ use crate::{Config, Error, ModelConfig, Result, config::Precision, generate, tra
 use bootstrap::World;
 use grid::Grid;
 use parallel::{Batch, Context, Input, MicroBatch, Model, Route, Wires, layers::Loss};
+use serde::Serialize;
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +20,7 @@ use trainer::Weights;
 const NEEDED: f64 = 1e-9;
 
 /// What was compared.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Proof {
     /// The number of segments.
     pub segments: usize,

@@ -2,7 +2,7 @@
 
 use super::{Observer, Started, Stop, Summary, same, session::Session, settle_bits};
 use crate::{
-    Config, Error, Result,
+    Config, Result,
     batches::Batches,
     checkpoint::Reader,
     config::BitsChoice,
@@ -87,7 +87,7 @@ pub fn run(
 /// Collective.
 ///
 /// # Errors
-/// [`Error::Unequal`] if ranks differ in what they run; those of [`Config::context`], [`Config::trainer`],
+/// [`Error::Unequal`](crate::Error::Unequal) if ranks differ in what they run; those of [`Config::context`], [`Config::trainer`],
 /// [`Trainer::resume`] and [`Trainer::load_weights`].
 pub(super) fn begin(world: &World, device: &Device, run: &Run) -> Result<Trainer> {
     same::check(world, run)?;
@@ -117,15 +117,9 @@ impl Run {
 
     // What a checkpoint stores about the run.
     pub(super) fn attached(&self) -> Result<Attached> {
-        let refuse = |error: serde_json::Error| {
-            Error::setting("checkpoint", error, "values that JSON can hold")
-        };
         Ok(Attached {
-            model: serde_json::to_value(&self.config.model).map_err(refuse)?,
-            config: serde_json::to_value(&self.config).map_err(refuse)?,
-            tokenizer: serde_json::to_value(&self.tokenizer).map_err(refuse)?,
             data: self.data.fingerprint(),
-            validation_loss: None,
+            ..Attached::of(&self.config, self.tokenizer.as_ref())?
         })
     }
 

@@ -37,6 +37,6 @@ pub use peak::PeakMemory;
 pub use predict::{Output, Predictions};
 pub use scalars::scalars;
 pub use stored::Attached;
-pub(crate) use stored::{first_stored, stored};
+pub(crate) use stored::{first_sections, stored};
 pub use trainer::{Computed, StepResult, Trainer};
 pub use weights::Weights;

@@ -4,7 +4,9 @@ use super::{Trainer, scale::LossScale};
 use crate::{
     Config, Error, Mismatch, Result,
     checkpoint::{Reader, Sections},
+    data::Tokenizer,
 };
+use grid::Grid;
 use parallel::data::{Part, SetOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -75,18 +77,35 @@ pub(crate) fn stored(reader: &Reader) -> Result<Stored> {
     })
 }
 
-/// The section of a checkpoint of weights that no step has changed.
-pub(crate) fn first_stored(config: &Config, tokenizer: &Value) -> Result<Stored> {
-    let refuse =
-        |error: serde_json::Error| Error::setting("checkpoint", error, "values that JSON can hold");
-    Ok(Stored {
-        config: serde_json::to_value(config).map_err(refuse)?,
-        tokenizer: tokenizer.clone(),
-        data: None,
+impl Attached {
+    /// What a run of this configuration stores, but for its data.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for values that JSON cannot hold.
+    pub(crate) fn of(config: &Config, tokenizer: Option<&Tokenizer>) -> Result<Attached> {
+        let refuse = |error: serde_json::Error| {
+            Error::setting("checkpoint", error, "values that JSON can hold")
+        };
+        Ok(Attached {
+            model: serde_json::to_value(&config.model).map_err(refuse)?,
+            config: serde_json::to_value(config).map_err(refuse)?,
+            tokenizer: serde_json::to_value(tokenizer).map_err(refuse)?,
+            ..Attached::default()
+        })
+    }
+}
+
+/// The sections of a checkpoint of weights that no step has changed, as one rank would write it.
+pub(crate) fn first_sections(attached: &Attached) -> Sections {
+    let own = Stored {
+        config: attached.config.clone(),
+        tokenizer: attached.tokenizer.clone(),
+        data: attached.data.clone(),
         num_updates: 0,
         loss_scale: LossScale::none(),
         optimiser: None,
-    })
+    };
+    assembled(&own, attached, &Grid::serial())
 }
 
 pub(super) fn sections(trainer: &Trainer, attached: &Attached) -> Sections {
@@ -98,13 +117,20 @@ pub(super) fn sections(trainer: &Trainer, attached: &Attached) -> Sections {
         loss_scale: trainer.loss_scale,
         optimiser: Some(trainer.optimiser.name().to_owned()),
     };
+    Sections {
+        step_digest: trainer.digest().map(|digest| digest.digest.clone()),
+        ..assembled(&own, attached, trainer.context.grid())
+    }
+}
+
+fn assembled(own: &Stored, attached: &Attached, grid: &Grid) -> Sections {
     let json = |value: serde_json::Result<Value>| value.expect("plain values become JSON");
     Sections {
         model: attached.model.clone(),
-        trainer: json(serde_json::to_value(&own)),
+        trainer: json(serde_json::to_value(own)),
         tokenizer: attached.tokenizer.clone(),
-        grid: json(serde_json::to_value(trainer.context.grid())),
+        grid: json(serde_json::to_value(grid)),
         validation_loss: attached.validation_loss,
-        step_digest: trainer.digest().map(|digest| digest.digest.clone()),
+        step_digest: None,
     }
 }

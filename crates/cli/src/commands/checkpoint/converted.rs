@@ -22,29 +22,11 @@ pub(super) struct Converted {
     pub(super) model: String,
     pub(super) parameters: usize,
     pub(super) bytes: u64,
-    pub(super) proof: Option<Proved>,
-}
-
-/// What was compared.
-#[derive(Clone, Copy, Serialize)]
-pub(super) struct Proved {
-    segments: usize,
-    tokens: usize,
-    difference: f64,
-}
-
-impl From<Proof> for Proved {
-    fn from(proof: Proof) -> Proved {
-        Proved {
-            segments: proof.segments,
-            tokens: proof.tokens,
-            difference: proof.difference,
-        }
-    }
+    pub(super) proof: Option<Proof>,
 }
 
 impl Converted {
-    /// Tells the user.
+    /// Prints what was made and what was proved.
     pub(super) fn print(&self, json: bool) -> Outcome {
         output::note(&format!(
             "{}; {} parameters, {}",

@@ -2,7 +2,7 @@
 
 use super::{
     Written,
-    converted::{Converted, Proved, alone, sizes},
+    converted::{Converted, alone, sizes},
     open,
 };
 use crate::{
@@ -67,42 +67,33 @@ pub(crate) struct Export {
 
 impl Export {
     pub(super) fn run(&self, registry: &Registry) -> Outcome {
-        let refuse = |flag: &str, found: &str, needed: &str| {
-            Err(Failure::usage(format!(
-                "{flag}: found --format {found}, needs --format {needed}"
-            )))
-        };
-        let of_file = [("--overwrite", self.overwrite), ("--state", self.state)];
-        let of_folder = [
-            ("--dtype", self.dtype.is_some()),
-            ("--unproved", self.unproved),
+        let (is_file, is_transformers) =
+            (self.format == Form::File, self.format == Form::Transformers);
+        let flags = [
+            ("--overwrite", self.overwrite, is_file, "file"),
+            ("--state", self.state, is_file, "file"),
+            (
+                "--dtype",
+                self.dtype.is_some(),
+                !is_file,
+                "transformers or peft",
+            ),
+            ("--unproved", self.unproved, is_transformers, "transformers"),
         ];
-        let given = |flags: [(&'static str, bool); 2]| flags.into_iter().find(|(_, given)| *given);
+        let misplaced = flags.iter().find(|(_, given, fits, _)| *given && !fits);
+        if let Some((flag, _, _, needed)) = misplaced {
+            let found = self.format.to_possible_value();
+            let found = found.map_or_else(String::new, |value| value.get_name().to_owned());
+            return Err(Failure::usage(format!(
+                "{flag}: found --format {found}, needs --format {needed}"
+            )));
+        }
+        files::check_output("--out", &self.out)?;
+        let reader = open(&self.dir)?;
         match self.format {
-            Form::Transformers | Form::Peft => {
-                let name = if self.format == Form::Peft {
-                    "peft"
-                } else {
-                    "transformers"
-                };
-                if let Some((flag, _)) = given(of_file) {
-                    return refuse(flag, name, "file");
-                }
-                files::check_output("--out", &self.out)?;
-                let reader = open(&self.dir)?;
-                match self.format {
-                    Form::Peft if self.unproved => refuse("--unproved", name, "transformers"),
-                    Form::Peft => self.adapter(registry, &reader),
-                    _ => self.folder(registry, &reader),
-                }
-            }
-            Form::File => {
-                if let Some((flag, _)) = given(of_folder) {
-                    return refuse(flag, "file", "transformers");
-                }
-                files::check_output("--out", &self.out)?;
-                self.file(&open(&self.dir)?)
-            }
+            Form::File => self.file(&reader),
+            Form::Transformers => self.folder(registry, reader),
+            Form::Peft => self.adapter(registry, &reader),
         }
     }
 
@@ -164,31 +155,25 @@ impl Export {
     }
 
     // As a folder for the library transformers.
-    fn folder(&self, registry: &Registry, reader: &Reader) -> Outcome {
-        let (out, proves) = (self.out.clone(), !self.unproved);
-        let (config, tokenizer) = described(reader, &registry.families).map_err(Failure::run)?;
+    fn folder(&self, registry: &Registry, reader: Reader) -> Outcome {
+        let (config, tokenizer) = described(&reader, &registry.families).map_err(Failure::run)?;
         let options = ExportOptions {
             precision: self.dtype.unwrap_or(config.training.precision),
             most_file_bytes: MOST_FILE_BYTES,
         };
-        let (families, path, to) = (
-            registry.families.clone(),
-            reader.path().to_owned(),
-            out.to_owned(),
-        );
-        let described = config.model.describe();
+        let (families, to, proves) = (registry.families.clone(), self.out.clone(), !self.unproved);
+        let (model, (_, parameters)) = (config.model.describe(), sizes(&reader)?);
         let (files, proof) = alone(registry, move |ranks| {
-            let reader = Reader::open(&path)?;
             reader.verify()?;
             let run = (&config, &tokenizer);
             foreign::export(ranks, &reader, run, &families, (&to, options, proves))
         })?;
         let converted = Converted {
-            path: out,
-            model: described,
-            parameters: sizes(reader)?.1,
+            path: self.out.clone(),
+            model,
+            parameters,
             bytes: files.iter().map(|file| file.bytes).sum(),
-            proof: proof.map(Proved::from),
+            proof,
         };
         converted.print(self.json)
     }

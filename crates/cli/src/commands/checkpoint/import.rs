@@ -1,6 +1,6 @@
 //! `fascicle checkpoint import`: a model of another program, proved before it is kept.
 
-use super::converted::{Converted, Proved, alone, sizes};
+use super::converted::{Converted, alone, sizes};
 use crate::{
     Registry,
     failure::{Failure, Outcome},
@@ -74,7 +74,7 @@ impl Import {
             model: config.model.describe(),
             parameters,
             bytes,
-            proof: proof.map(Proved::from),
+            proof,
         };
         converted.print(self.json)
     }
