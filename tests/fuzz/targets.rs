@@ -5,8 +5,12 @@ use parallel::{ContextAttention, pipeline::ScheduleKind};
 use std::{fmt::Display, fs, path::Path, str::FromStr};
 use train::{
     Config,
+    batches::Batches,
     checkpoint::{PlainFile, Reader},
-    data::{Content, Source, TokenType, Tokenizer, TokenizerChoice},
+    data::{
+        Chat, ChatTemplate, Content, LossOn, Samples, Settings, Source, TokenType, Tokenizer,
+        TokenizerChoice,
+    },
     foreign::ForeignModel,
     metrics::{self, Record},
     trainer::Weights,
@@ -25,7 +29,7 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
 #[allow(dead_code, reason = "each program of the fuzzer runs one")]
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 16] = [
     ("checkpoint", checkpoint),
     ("config", config),
     ("foreign", foreign),
@@ -34,8 +38,10 @@ pub const TARGETS: [Target; 14] = [
     ("metrics", metrics),
     ("notice", notice),
     ("safetensors", safetensors),
+    ("samples", samples),
     ("shard", shard),
     ("tape", tape),
+    ("template", template),
     ("text", text),
     ("tokenizer", tokenizer),
     ("tokens", tokens),
@@ -280,4 +286,50 @@ pub fn words(bytes: &[u8]) {
     read_back::<AxisOrder>(text);
     read_back::<ScheduleKind>(text);
     read_back::<ContextAttention>(text);
+}
+
+/// A file of samples, as bytes: every row that it gives has its length.
+pub fn samples(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        let Ok(content) = Source::Lines(path.into()).read() else {
+            return;
+        };
+        let settings = Settings {
+            context: 16,
+            global_batch: 3,
+            ..Settings::default()
+        };
+        let tokenizer = Tokenizer::bytes();
+        let options = (&settings, LossOn::Answers);
+        let Ok(samples) = Samples::new(content, None, &tokenizer, options) else {
+            return;
+        };
+        let rows = samples.training(5, 0..3).expect("a batch");
+        let held = samples.validation(0, 0..3).expect("a batch to validate");
+        for rows in [rows, held] {
+            assert_eq!(rows.column("inputs").map(|values| values.len()), Some(48));
+        }
+    });
+}
+
+/// A chat template, and what it makes of a chat.
+pub fn template(bytes: &[u8]) {
+    with_folder(|folder| {
+        let path = folder.join("chat_template.jinja");
+        fs::write(&path, bytes).expect("the template's file");
+        let Ok(template) = ChatTemplate::read(&path) else {
+            return;
+        };
+        let message = |role: &str| {
+            let keys = [("role", role), ("content", "text")];
+            let keys = keys.map(|(key, text)| (key.to_owned(), text.into()));
+            keys.into_iter().collect()
+        };
+        let chat = Chat {
+            messages: ["user", "assistant"].map(message).to_vec(),
+            tools: None,
+        };
+        let _ = template.render(&chat, 2, false);
+        let _ = template.after_answer();
+    });
 }

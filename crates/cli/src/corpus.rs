@@ -1,6 +1,9 @@
 //! Where the text of a run comes from.
 
-use crate::failure::{Failure, Outcome};
+use crate::{
+    failure::{Failure, Outcome},
+    numbers::{counted, grouped},
+};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -8,7 +11,7 @@ use std::{
 use train::{
     Config,
     batches::Batches,
-    data::{Dataset, Settings, Source, Tokenizer},
+    data::{Packed, ReadOptions, RunData, Settings, Source, Tokenizer},
 };
 
 /// A few of this program's own sources, for runs outside any repository.
@@ -52,13 +55,17 @@ impl Opened {
 /// program. A resumed run whose configuration has no path began with the built-in ones.
 pub(crate) fn source(config: &mut Config, resumed: bool, here: &Path) -> Outcome<Source> {
     let data = &mut config.data;
-    if let Some(path) = &data.path {
-        let path = std::path::absolute(path)
-            .map_err(|error| Failure::usage(format!("data.path: {error}")))?;
-        let source =
-            Source::detect(&path, &data.extensions, data.token_type).map_err(train::Error::from)?;
-        data.path = Some(path);
-        return Ok(source);
+    for (key, path) in [
+        ("validation_path", &mut data.validation_path),
+        ("chat_template", &mut data.chat_template),
+        ("path", &mut data.path),
+    ] {
+        let Some(path) = path else { continue };
+        *path = std::path::absolute(&path)
+            .map_err(|error| Failure::usage(format!("data.{key}: {error}")))?;
+    }
+    if let Some(path) = data.path.clone() {
+        return detected(&path, config);
     }
     match repository(here).filter(|_| !resumed) {
         Some(root) => {
@@ -70,6 +77,12 @@ pub(crate) fn source(config: &mut Config, resumed: bool, here: &Path) -> Outcome
         }
         None => Ok(Source::Embedded(OWN_SOURCES.concat().into_bytes())),
     }
+}
+
+fn detected(path: &Path, config: &Config) -> Outcome<Source> {
+    let data = &config.data;
+    let source = Source::detect(path, &data.extensions, data.token_type);
+    Ok(source.map_err(train::Error::from)?)
 }
 
 /// Reads the data, and derives the model's vocabulary from it if the configuration leaves the vocabulary
@@ -97,15 +110,59 @@ pub(crate) fn open(config: &mut Config, source: &Source) -> Outcome<Opened> {
         global_batch: config.training.batch,
         validation_batches: config.training.validation_batches,
     };
-    let opened = Dataset::open(source, &config.data.tokenizer, &settings);
-    let (data, tokenizer) = opened.map_err(train::Error::from)?;
-    fit_vocabulary(config, text.vocabulary, tokenizer.vocabulary_size())?;
+    let options = ReadOptions {
+        tokenizer: config.data.tokenizer.clone(),
+        chat_template: config.data.chat_template.clone(),
+        loss_on: config.data.loss_on,
+    };
+    let other = config.data.validation_path.as_deref();
+    let other = other.map(|path| detected(path, config)).transpose()?;
+    let opened = RunData::new(source, other.as_ref(), &options, &settings);
+    let opened = opened.map_err(train::Error::from)?;
+    if opened.packed.is_some() && !config.model.separates_samples() {
+        let (family, path) = (config.model.family(), source.name());
+        return Err(Failure::usage(format!(
+            "model.family: in {family}, samples in one row see each other; {path} needs a family that keeps them apart"
+        )));
+    }
+    fit_vocabulary(config, text.vocabulary, opened.tokenizer.vocabulary_size())?;
+    let packed = opened
+        .packed
+        .map_or(String::new(), |[training, validation]| {
+            let context = text.context;
+            format!(
+                " ({}; to validate {})",
+                in_rows(training, context),
+                in_rows(validation, context)
+            )
+        });
     Ok(Opened {
-        num_tokens: Some([data.num_training_tokens(), data.num_validation_tokens()]),
-        data: Arc::new(data),
-        tokenizer: Some(tokenizer),
-        name: name(source),
+        num_tokens: Some(opened.num_tokens),
+        data: opened.batches,
+        tokenizer: Some(opened.tokenizer),
+        name: name(source) + &packed,
     })
+}
+
+// What became of the samples of a part.
+fn in_rows(packed: Packed, context: usize) -> String {
+    let filled = 1.0 - packed.padding as f64 / (packed.rows * context) as f64;
+    let mut text = format!(
+        "{} in {} of {context}, {:.0} % filled",
+        counted(packed.samples, "sample"),
+        counted(packed.rows, "row"),
+        100.0 * filled
+    );
+    if packed.cut > 0 {
+        text += &format!(", {} cut at a row's end", grouped(packed.cut as u64));
+    }
+    if packed.dropped > 0 {
+        text += &format!(
+            ", {} left out without an answer in a row",
+            grouped(packed.dropped as u64)
+        );
+    }
+    text
 }
 
 fn fit_vocabulary(config: &mut Config, found: usize, needed: usize) -> Outcome {
@@ -149,6 +206,10 @@ fn repository(here: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nn::Builder;
+    use parallel::Model;
+    use std::any::Any;
+    use train::{Architecture, ModelConfig, architecture::Text, batches::Values};
 
     #[test]
     fn the_repository_around_is_found_and_written_down() {
@@ -190,5 +251,61 @@ mod tests {
         let refusal = open(&mut config, &Source::Embedded(vec![b'a'; 10_000]));
         let sentence = "model.vocabulary: found 100, needs at least 256, the tokenizer's";
         assert_eq!(refusal.err(), Some(Failure::Usage(sentence.into())));
+    }
+
+    /// A model that reads text, and nothing that keeps the samples of a row apart.
+    #[derive(Debug)]
+    struct Plain(ModelConfig);
+
+    impl Architecture for Plain {
+        fn family(&self) -> &str {
+            "plain"
+        }
+
+        fn table(&self) -> train::Result<toml::Table> {
+            self.0.table()
+        }
+
+        fn describe(&self) -> String {
+            self.0.describe()
+        }
+
+        fn build(&self, builder: &Builder) -> parallel::Result<Box<dyn Model>> {
+            self.0.build(builder)
+        }
+
+        fn columns(&self) -> Vec<(String, Vec<usize>, Values)> {
+            self.0.columns()
+        }
+
+        fn text(&self) -> Option<Text> {
+            self.0.text()
+        }
+
+        fn as_any(&self) -> &dyn Any {
+            self
+        }
+    }
+
+    #[test]
+    fn samples_need_a_model_that_keeps_them_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        let line = "{\"prompt\": \"a\", \"completion\": \"b\"}\n";
+        std::fs::write(&path, line.repeat(20)).unwrap();
+        let mut config = crate::testing::config(256);
+        let source = Source::Lines(path.clone());
+        let opened = open(&mut config, &source).unwrap();
+        let needed = "(18 samples in 1 row of 128, 28 % filled; to validate 2 samples in 1 row of 128, 3 % filled)";
+        assert!(opened.name.ends_with(needed), "{}", opened.name);
+        config.model = ModelConfig::new(Plain(config.model));
+        let refusal = open(&mut config, &source).err().unwrap();
+        assert_eq!(
+            refusal.sentence().unwrap(),
+            format!(
+                "model.family: in plain, samples in one row see each other; {} needs a family that keeps them apart",
+                path.display()
+            )
+        );
     }
 }

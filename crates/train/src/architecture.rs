@@ -79,6 +79,11 @@ pub trait Architecture: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether it also reads the columns of [`Samples`](crate::data::Samples), which keep the samples of a row apart.
+    fn separates_samples(&self) -> bool {
+        false
+    }
+
     /// The same architecture for a vocabulary of this many tokens, if its own was left open.
     fn with_vocabulary(&self, _vocabulary: usize) -> Option<ModelConfig> {
         None

@@ -1,5 +1,6 @@
 //! `fascicle generate`: text from a checkpoint, as it comes.
 
+mod chat;
 mod printer;
 mod prompts;
 
@@ -12,10 +13,11 @@ use crate::{
     output,
     ranks::Team,
 };
+use chat::Chats;
 use clap::Args;
 use grid::{Degrees, Grid};
 use printer::{Printer, Written};
-use prompts::Prompts;
+use prompts::{Prompts, tokens};
 use serde::Serialize;
 use std::{path::PathBuf, sync::atomic::Ordering, time::Instant};
 use train::{
@@ -37,6 +39,17 @@ pub(crate) struct Generate {
     /// A file with a text to continue; may be repeated
     #[arg(long, value_name = "FILE")]
     prompt_file: Vec<PathBuf>,
+    /// Treat each prompt as a message and print the answer; without a prompt, answer the lines of stdin, one after the other, as
+    /// a conversation
+    #[arg(long)]
+    chat: bool,
+    /// How messages become text: a template in Jinja's language, or a tokenizer_config.json; defaults to that which lies in the
+    /// checkpoint with its tokenizer
+    #[arg(long, value_name = "FILE", requires = "chat")]
+    chat_template: Option<PathBuf>,
+    /// A first message that says how to answer
+    #[arg(long, value_name = "TEXT", requires = "chat")]
+    system: Option<String>,
     /// Number of tokens to generate
     #[arg(long, value_name = "N", default_value_t = 256)]
     tokens: usize,
@@ -123,10 +136,15 @@ impl Generate {
         let path = reader.path().to_owned();
         let (mut config, tokenizer) =
             described(&reader, &registry.families).map_err(Failure::run)?;
-        let request = self.request(&tokenizer);
+        let chats = self.chats(&tokenizer)?;
+        let request = self.request(&tokenizer, chats.as_ref())?;
         let vocabulary = text(&config).map_err(Failure::run)?.vocabulary;
-        let prompts = Prompts::read(&self.prompt, &self.prompt_file, &tokenizer)?;
-        prompts.check(&request, vocabulary, &tokenizer)?;
+        let converses = self.converses()?;
+        let prompts = match converses {
+            true => Prompts::none(),
+            false => Prompts::read(&self.prompt, &self.prompt_file, &tokenizer)?,
+        };
+        prompts.check(&request, vocabulary, (&tokenizer, chats.as_ref()))?;
         let team = self.team(&mut config)?;
         let begun = Instant::now();
         let (opened, json) = (path.clone(), self.json);
@@ -139,14 +157,19 @@ impl Generate {
             let prompts = prompts.shared(world)?;
             let options = GeneratorOptions::default();
             let mut generator = Generator::new(&pipeline, text, &tokenizer, options)?;
+            if let (true, Some(chats)) = (converses, &chats) {
+                let model = (&mut generator, &tokenizer);
+                chats.converse(world, model, &request, &prompts.pipe_closed())?;
+                return Ok((Vec::new(), generator.speed()));
+            }
             for prompt in prompts.texts() {
                 generator.add(Request {
-                    prompt: tokenizer.encode(prompt)?,
+                    prompt: tokens(prompt, &tokenizer, chats.as_ref())?,
                     ..request.clone()
                 })?;
             }
             let streams = !json && world.rank() == 0;
-            let mut printer = Printer::new(prompts, &tokenizer, streams)?;
+            let mut printer = Printer::new(prompts, &tokenizer, (chats.is_none(), streams))?;
             generator.run(|token| printer.add(token))?;
             Ok((printer.into_written(), generator.speed()))
         });
@@ -170,9 +193,26 @@ impl Generate {
         })
     }
 
+    fn chats(&self, tokenizer: &Tokenizer) -> Outcome<Option<Chats>> {
+        let (file, system) = (self.chat_template.as_deref(), self.system.as_deref());
+        let chats = || Chats::new(tokenizer, file, system);
+        self.chat.then(chats).transpose()
+    }
+
+    // Whether messages come from stdin, one after the other.
+    fn converses(&self) -> Outcome<bool> {
+        let converses = self.chat && self.prompt.is_empty() && self.prompt_file.is_empty();
+        match converses && self.json {
+            true => Err(Failure::usage(
+                "--json: a chat without --prompt has no end, needs --prompt",
+            )),
+            false => Ok(converses),
+        }
+    }
+
     // Of each text, without its prompt.
-    fn request(&self, tokenizer: &Tokenizer) -> Request {
-        Request {
+    fn request(&self, tokenizer: &Tokenizer, chats: Option<&Chats>) -> Outcome<Request> {
+        let request = Request {
             prompt: Vec::new(),
             tokens: self.tokens,
             sampling: Sampling {
@@ -184,9 +224,15 @@ impl Generate {
                 seed: self.seed,
             },
             stop: self.stop.clone(),
-            end: self.end.or_else(|| tokenizer.document_end()),
+            end: self.end,
             log_probabilities: self.logprobs,
-        }
+        };
+        let mut request = match chats {
+            Some(chats) => chats.request(request, tokenizer).map_err(Failure::usage)?,
+            None => request,
+        };
+        request.end = request.end.or_else(|| tokenizer.document_end());
+        Ok(request)
     }
 
     fn team(&self, config: &mut Config) -> Outcome<Team> {

@@ -369,6 +369,10 @@ impl Architecture for GptConfig {
         })
     }
 
+    fn separates_samples(&self) -> bool {
+        true
+    }
+
     fn with_vocabulary(&self, vocabulary: usize) -> Option<ModelConfig> {
         Some(ModelConfig::new(GptConfig {
             vocabulary,

@@ -12,7 +12,8 @@ use parallel::{
 use std::{cell::RefCell, ops::Range};
 use tensor::Tensor;
 
-/// A decoder-only transformer that reads the columns `inputs` and `targets`, sequences of tokens.
+/// A decoder-only transformer that reads the columns `inputs` and `targets`, sequences of tokens, and those of several samples
+/// in a row, where a batch has them ([`Samples`](train::data::Samples)).
 ///
 /// Segment 0 is the embedding. Then follow attention and MLP of each block, and last the head, which outputs
 /// the wire `logits`.
@@ -64,16 +65,24 @@ impl Gpt {
         })
     }
 
-    fn embed(&self, pass: &Pass, ids: &Tensor) -> Result<DTensor> {
+    fn embed(&self, input: &Input<'_>) -> Result<DTensor> {
+        let (pass, ids) = (input.pass(), input.tensor("inputs")?);
         let mut x = self.token.forward(pass, ids)?;
         if let Some(position) = &self.position {
-            x = x.add(&position.forward(pass, &self.places(pass, ids)?)?)?;
+            let places = match input.get("places") {
+                Some(places) => places.clone(),
+                None => self.places(pass, ids)?,
+            };
+            x = x.add(&position.forward(pass, &places)?)?;
         }
         x.dropout("embedding", self.config.dropout, ids.columns())
     }
 
     // Where the documents of its sequences start, if they hold several.
     fn documents(&self, input: &Input<'_>) -> Result<Option<Tensor>> {
+        if let Some(starts) = input.get("documents") {
+            return Ok(Some(starts.clone()));
+        }
         let end = self.config.document_end.0;
         end.map(|end| layers::document_starts(input.pass(), input.tensor("inputs")?, end))
             .transpose()
@@ -136,10 +145,7 @@ impl Model for Gpt {
 
     fn forward(&self, segment: usize, input: &Input<'_>, mut wires: Wires) -> Result<Wires> {
         if segment == 0 {
-            return Ok(Wires::of(
-                "x",
-                self.embed(input.pass(), input.tensor("inputs")?)?,
-            ));
+            return Ok(Wires::of("x", self.embed(input)?));
         }
         let x = wires.take("x")?;
         if segment + 1 == self.num_segments() {
@@ -165,9 +171,12 @@ impl Model for Gpt {
     }
 
     fn objective(&self, input: &Input<'_>, mut wires: Wires) -> Result<Loss> {
-        wires
-            .take("logits")?
-            .cross_entropy(input.tensor("targets")?, self.config.vocabulary)
+        let logits = wires.take("logits")?;
+        let loss = logits.cross_entropy(input.tensor("targets")?, self.config.vocabulary)?;
+        match input.get("loss_weight") {
+            Some(weight) => loss.scale_by(weight),
+            None => Ok(loss),
+        }
     }
 
     fn is_incremental(&self) -> bool {

@@ -126,6 +126,25 @@ impl Loss {
         })
     }
 
+    /// The loss multiplied by a number that only the data knows, such as the rows of a batch over those that count.
+    ///
+    /// # Shapes
+    /// `factor`: one element for each row of the pass, in the accumulator type, all equal: a column of
+    /// weights.
+    /// # Errors
+    /// [`Error::Invalid`] for another number of elements or another type; [`Error::OutOfMemory`].
+    pub fn scale_by(&self, factor: &Tensor) -> Result<Loss> {
+        let one = factor.rows(0, 1)?.reshape(&[1])?;
+        let by_row = self.by_row.as_ref().map(|rows| {
+            let factors = factor.reshape(&[factor.num_elements()])?;
+            ops::binary(BinaryOp::Mul, rows, &factors)
+        });
+        Ok(Loss {
+            var: self.var.scale_by(&Var::constant(one))?,
+            by_row: by_row.transpose()?,
+        })
+    }
+
     /// The value, with its place on the tape.
     pub fn var(&self) -> &Var {
         &self.var

@@ -55,12 +55,19 @@ impl MicroBatch {
     /// # Errors
     /// [`Error::Invalid`] with the existing names.
     pub fn tensor(&self, name: &str) -> Result<&Tensor> {
-        let found = self.columns.iter().find(|(other, _)| other == name);
-        found.map(|(_, tensor)| tensor).ok_or_else(|| {
+        self.get(name).ok_or_else(|| {
             let names: Vec<&str> = self.columns.iter().map(|(name, _)| name.as_str()).collect();
             let found = format!("no column {name}");
             Error::invalid("batch", found, format!("one of {}", names.join(", ")))
         })
+    }
+
+    /// The column of that name, if there is one.
+    pub fn get(&self, name: &str) -> Option<&Tensor> {
+        let mut columns = self.columns.iter();
+        columns
+            .find(|(other, _)| other == name)
+            .map(|(_, tensor)| tensor)
     }
 
     /// All columns.
@@ -108,6 +115,11 @@ impl<'a> Input<'a> {
     /// [`Error::Invalid`] with the names that there are.
     pub fn tensor(&self, name: &str) -> Result<&'a Tensor> {
         self.batch.tensor(name)
+    }
+
+    /// The same of a column that a batch may lack: all micro-batches of a step have the same columns.
+    pub fn get(&self, name: &str) -> Option<&'a Tensor> {
+        self.batch.get(name)
     }
 
     /// The column of that name as the input of a layer: floats, with whole features.

@@ -15,6 +15,8 @@ pub enum Values {
     Doubles(Vec<f64>),
     /// Ids, labels, targets: also u32 on the device.
     Ids(Vec<u32>),
+    /// Factors of losses, in the type in which the model sums: f64, or f32 where it computes in fewer bits.
+    Weights(Vec<f64>),
 }
 
 impl Values {
@@ -24,15 +26,23 @@ impl Values {
             Values::Floats(values) => Values::Floats(values.repeat(times)),
             Values::Doubles(values) => Values::Doubles(values.repeat(times)),
             Values::Ids(values) => Values::Ids(values.repeat(times)),
+            Values::Weights(values) => Values::Weights(values.repeat(times)),
         }
     }
 
-    fn len(&self) -> usize {
+    /// Their number.
+    pub fn len(&self) -> usize {
         match self {
             Values::Floats(values) => values.len(),
             Values::Doubles(values) => values.len(),
             Values::Ids(values) => values.len(),
+            Values::Weights(values) => values.len(),
         }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 
@@ -97,6 +107,12 @@ impl Rows {
         self.with(name, &V::shape(), collected(rows.map(value)))
     }
 
+    /// The values of a column, if there is one of that name.
+    pub fn column(&self, name: &str) -> Option<&Values> {
+        let found = self.0.iter().find(|(other, ..)| other == name);
+        found.map(|(_, _, values)| values)
+    }
+
     /// The rows on a device, floats as `dtype`.
     ///
     /// # Errors
@@ -124,6 +140,9 @@ impl Rows {
                     Tensor::from_f64(device, dtype, &shape, &wide)?
                 }
                 Values::Doubles(values) => Tensor::from_f64(device, dtype, &shape, values)?,
+                Values::Weights(values) => {
+                    Tensor::from_f64(device, dtype.accumulator(), &shape, values)?
+                }
             };
             batch = batch.with(name, column)?;
         }

@@ -6,7 +6,7 @@
 use super::{BitsChoice, OrderChoice, OverlapNames};
 use crate::{
     config::{ActivationPlaces, MemoryMode, OptimiserKind, PlaceKind, Precision},
-    data::{OrderMode, TokenType, TokenizerChoice},
+    data::{LossOn, OrderMode, TokenType, TokenizerChoice},
     optimiser::RateSchedule,
 };
 use grid::Degrees;
@@ -101,6 +101,7 @@ values! {
     Segments => "`true`, `false`, or a list of kinds and numbers of segments as in `[\"attention\", \"3-8\"]`",
     RateSchedule => "`cosine`, `linear` or `constant`",
     OrderMode => "`random` or `epoch`",
+    LossOn => "`answers` or `all`",
     TokenType => "`u16` or `u32`",
     CollectiveBackend => "`library` or `staged`",
     EpiloguePlacement => "`fused` or `separate`",

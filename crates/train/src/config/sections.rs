@@ -3,7 +3,7 @@
 use super::{BitsChoice, Numbers, OrderChoice, OverlapNames, check_counts, check_numbers};
 use crate::{
     Error, Result,
-    data::{OrderMode, TokenType, TokenizerChoice},
+    data::{LossOn, OrderMode, TokenType, TokenizerChoice},
     optimiser::{Adafactor, AdamW, AdamW8bit, Lion, Muon, Optimiser, Rate, RateSchedule, Sgd},
 };
 use grid::Degrees;
@@ -20,8 +20,11 @@ crate::section! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct DataConfig {
-        /// A text file, a folder of text files, or a file of token ids; absent: the Rust sources around this program.
+        /// A text file, a folder of text files, a file of token ids, or one of samples, `.jsonl`; absent: the Rust sources around
+        /// this program.
         pub path: Option<PathBuf>,
+        /// The data to validate on, of the same kind; absent: the end of the other.
+        pub validation_path: Option<PathBuf>,
         /// Extensions of the files that are read in a folder.
         pub extensions: Vec<String>,
         /// How text becomes tokens.
@@ -30,8 +33,13 @@ crate::section! {
         pub token_type: Option<TokenType>,
         /// Fraction of the data, at its end, that is kept for validation.
         pub validation_fraction: f64,
-        /// How training sequences are drawn: anywhere, or window by window in each epoch.
+        /// How training sequences are drawn: anywhere, or window by window in each epoch. Samples are always drawn by epochs.
         pub order: OrderMode,
+        /// How the messages of a chat become text: a template in Jinja's language, `.jinja`, or a `tokenizer_config.json`; absent:
+        /// the template that lies beside the tokenizer's file.
+        pub chat_template: Option<PathBuf>,
+        /// The tokens of samples that count in the loss: completions and what an assistant has written, or all.
+        pub loss_on: LossOn,
     }
 }
 
@@ -39,11 +47,14 @@ impl Default for DataConfig {
     fn default() -> Self {
         DataConfig {
             path: None,
+            validation_path: None,
             extensions: vec!["rs".into(), "txt".into(), "md".into()],
             tokenizer: TokenizerChoice::Bytes,
             token_type: None,
             validation_fraction: 0.1,
             order: OrderMode::Random,
+            chat_template: None,
+            loss_on: LossOn::Answers,
         }
     }
 }

@@ -42,6 +42,13 @@ impl Corpus {
                 num_skipped: 0,
                 checksum: 0,
             },
+            Content::Samples { name, .. } => {
+                return Err(Error::Setting {
+                    setting: "source",
+                    found: format!("{name}, samples"),
+                    needed: "text or tokens",
+                });
+            }
             Content::Text(text) => {
                 let tokens = tokenizer.encode_documents(&text.documents)?;
                 Corpus {

@@ -297,7 +297,7 @@ fn check_lengths(training: &Part, validation: &Part, context: usize) -> Result<(
     })
 }
 
-fn check_fraction(fraction: f64) -> Result<()> {
+pub(super) fn check_fraction(fraction: f64) -> Result<()> {
     match fraction > 0.0 && fraction < 1.0 {
         true => Ok(()),
         false => Err(Error::Setting {
@@ -308,7 +308,7 @@ fn check_fraction(fraction: f64) -> Result<()> {
     }
 }
 
-fn at_least_one(setting: &'static str, found: usize) -> Result<()> {
+pub(super) fn at_least_one(setting: &'static str, found: usize) -> Result<()> {
     match found {
         0 => Err(Error::Setting {
             setting,

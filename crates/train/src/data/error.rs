@@ -133,6 +133,32 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
+    /// A line of a file of samples is none.
+    #[error("data: {name}, line {line}: {reason}")]
+    Line {
+        /// The file.
+        name: String,
+        /// The number of the line, from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A chat template could not be read or used.
+    #[error("data: chat template {name}: {reason}")]
+    Template {
+        /// Its file.
+        name: String,
+        /// The reason.
+        reason: String,
+    },
+    /// Samples that nothing can be learnt from.
+    #[error("data: {name}: {reason}")]
+    Samples {
+        /// Their file.
+        name: String,
+        /// The reason.
+        reason: String,
+    },
     /// A setting is invalid.
     #[error("data: {setting} is {found}, needs {needed}")]
     Setting {
@@ -160,6 +186,14 @@ pub enum Error {
 }
 
 impl Error {
+    pub(super) fn line(name: &str, index: usize, reason: String) -> Error {
+        Error::Line {
+            name: name.to_owned(),
+            line: index + 1,
+            reason,
+        }
+    }
+
     /// Wraps the system's error on `path`; a missing path becomes the simpler [`Error::Missing`].
     pub(crate) fn io(
         operation: &'static str,

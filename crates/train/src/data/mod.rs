@@ -2,7 +2,8 @@
 //!
 //! Read in this order: [`Source`] (where the text or the tokens are), [`Tokenizer`] (text to numbers and back),
 //! [`Tokens`] and [`Corpus`] (the numbers, in memory or in a file), [`Order`] (the order of sequences over steps),
-//! [`Dataset`] (the batches). [`TokenizerChoice`] is the tokenizer setting of a configuration file.
+//! [`Dataset`] (the batches). [`Samples`] are batches of another kind: questions and answers, whole. [`RunData`] is either, as a
+//! configuration states it. [`TokenizerChoice`] is the tokenizer setting of a configuration file.
 //!
 //! Nothing here knows of ranks or grids: a rank requests its range of the global batch and receives the same
 //! sequences whatever the grid, so a run may be resumed on another grid.
@@ -16,6 +17,8 @@ mod error;
 mod order;
 mod permutation;
 mod random;
+mod run_data;
+mod samples;
 mod source;
 mod tokenizer;
 mod tokens;
@@ -25,6 +28,8 @@ pub use dataset::{Batch, Dataset, Settings};
 pub use error::{Error, Result};
 pub use order::{Order, OrderMode, validation_start};
 pub use permutation::Permutation;
-pub use source::{Content, Source, Text, TokenType};
-pub use tokenizer::{Tokenizer, TokenizerChoice};
+pub use run_data::{ReadOptions, RunData};
+pub use samples::{LossOn, Packed, Samples};
+pub use source::{Chat, Content, Sample, Source, Text, TokenType};
+pub use tokenizer::{ChatTemplate, Tokenizer, TokenizerChoice};
 pub use tokens::Tokens;

@@ -13,7 +13,7 @@ use crate::{
         replace_file,
     },
     config::Precision,
-    data::Tokenizer,
+    data::{ChatTemplate, Tokenizer},
     trainer::Weights,
 };
 use bootstrap::World;
@@ -94,6 +94,9 @@ fn write(
     if let Some(text) = tokenizer.file_text() {
         let path = dir.join(TOKENIZER_FILE);
         replace_file(&path, text.as_bytes())?;
+    }
+    for (name, text) in tokenizer.chat().into_iter().flat_map(ChatTemplate::files) {
+        replace_file(&dir.join(name), text.as_bytes())?;
     }
     Ok(files)
 }

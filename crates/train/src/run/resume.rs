@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 pub const FREE_TABLES: [&str; 3] = ["parallel", "device", "placement"];
 
 /// Other keys that a resumed run may change. The data may move: its content is compared.
-pub const FREE_KEYS: [&str; 29] = [
+pub const FREE_KEYS: [&str; 31] = [
     "data.path",
+    "data.validation_path",
+    "data.chat_template",
     "data.extensions",
     "data.token_type",
     "training.steps",
@@ -56,7 +58,12 @@ pub(super) fn check(run: &Run, reader: &Reader) -> Result<()> {
             others,
         });
     }
-    if !stored.tokenizer.is_null() && stored.tokenizer != now.tokenizer {
+    // How chats become text shows in the data.
+    let tokens = |mut tokenizer: Value| {
+        tokenizer.as_object_mut().map(|keys| keys.remove("chat"));
+        tokenizer
+    };
+    if !stored.tokenizer.is_null() && tokens(stored.tokenizer) != tokens(now.tokenizer) {
         return refuse(Mismatch::Tokenizer);
     }
     match (stored.data, now.data) {

@@ -3,11 +3,25 @@
 use super::prompts::Prompts;
 use crate::{failure::Failure, output};
 use serde::Serialize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use train::{
     data::Tokenizer,
     generate::{Finish, Generated},
 };
+
+/// Prints a piece of text. Where nobody reads it, `closed` becomes true.
+///
+/// # Errors
+/// [`train::Error::Io`] if stdout takes no text.
+pub(super) fn emit(closed: &AtomicBool, piece: &str) -> train::Result<()> {
+    let Err(failure) = output::piece(piece) else {
+        return Ok(());
+    };
+    let is_closed = matches!(failure, Failure::PipeClosed);
+    closed.store(is_closed, Ordering::Relaxed);
+    let sentence = failure.sentence().unwrap_or("stdout").to_owned();
+    Err(std::io::Error::other(sentence).into())
+}
 
 /// A prompt and its continuation.
 #[derive(Clone, Debug, Serialize)]
@@ -44,18 +58,18 @@ pub(super) struct Printer<'a> {
 }
 
 impl<'a> Printer<'a> {
-    /// For these prompts; `streams` prints texts as they come.
+    /// For these prompts, which are `shown` before what continues them; `streams` prints texts as they come.
     ///
     /// # Errors
     /// As [`add`](Printer::add).
     pub(super) fn new(
         prompts: Prompts,
         tokenizer: &'a Tokenizer,
-        streams: bool,
+        (shown, streams): (bool, bool),
     ) -> train::Result<Printer<'a>> {
         let begun = |prompt: &String| Written {
             prompt: prompt.clone(),
-            text: prompt.clone(),
+            text: if shown { prompt.clone() } else { String::new() },
             tokens: Vec::new(),
             finish: "",
         };
@@ -118,15 +132,7 @@ impl<'a> Printer<'a> {
                     "\n"
                 };
             }
-            if let Err(failure) = output::piece(&piece) {
-                let is_closed = matches!(failure, Failure::PipeClosed);
-                self.prompts
-                    .pipe_closed()
-                    .store(is_closed, Ordering::Relaxed);
-                let error =
-                    std::io::Error::other(failure.sentence().unwrap_or("stdout").to_owned());
-                return Err(error.into());
-            }
+            emit(&self.prompts.pipe_closed(), &piece)?;
             if !ended {
                 return Ok(());
             }

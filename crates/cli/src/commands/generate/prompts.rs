@@ -1,5 +1,6 @@
 //! The texts to continue: from arguments, files or stdin.
 
+use super::chat::Chats;
 use crate::failure::{Failure, Outcome};
 use bootstrap::World;
 use std::{
@@ -55,6 +56,14 @@ impl Prompts {
         })
     }
 
+    /// None: a conversation has its own.
+    pub(super) fn none() -> Prompts {
+        Prompts {
+            texts: Vec::new(),
+            pipe_closed: Arc::default(),
+        }
+    }
+
     /// Checks the request with each prompt.
     ///
     /// # Errors
@@ -63,11 +72,10 @@ impl Prompts {
         &self,
         request: &Request,
         vocabulary: usize,
-        tokenizer: &Tokenizer,
+        (tokenizer, chats): (&Tokenizer, Option<&Chats>),
     ) -> Outcome {
         for text in &self.texts {
-            let prompt = tokenizer
-                .encode(text)
+            let prompt = tokens(text, tokenizer, chats)
                 .map_err(|error| Failure::usage(format!("--prompt: {error}")))?;
             let request = Request {
                 prompt,
@@ -101,6 +109,21 @@ impl Prompts {
     pub(super) fn pipe_closed(&self) -> Arc<AtomicBool> {
         self.pipe_closed.clone()
     }
+}
+
+/// The tokens of a prompt, or of a chat's message.
+///
+/// # Errors
+/// Those of the tokenizer and of the template.
+pub(super) fn tokens(
+    text: &str,
+    tokenizer: &Tokenizer,
+    chats: Option<&Chats>,
+) -> train::Result<Vec<u32>> {
+    Ok(match chats {
+        Some(chats) => tokenizer.encode(&chats.prompt(text)?)?,
+        None => tokenizer.encode(text)?,
+    })
 }
 
 fn text(name: &str, from: impl Read) -> Outcome<String> {
@@ -178,7 +201,7 @@ mod tests {
             pipe_closed: Arc::default(),
         };
         let failure = prompts
-            .check(&Request::default(), 256, &Tokenizer::bytes())
+            .check(&Request::default(), 256, (&Tokenizer::bytes(), None))
             .unwrap_err();
         assert_eq!(
             failure.sentence(),

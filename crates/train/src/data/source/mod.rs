@@ -1,7 +1,8 @@
-//! Where data is stored, and how it is read: `directory` for folders of text, `token_file` for files of
+//! Where data is stored, and how it is read: `directory` for folders of text, `lines` for samples, `token_file` for files of
 //! numbers.
 
 mod directory;
+mod lines;
 mod token_file;
 
 use std::fs;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Error, Result, Tokens};
 use hal::files;
+pub use lines::{Chat, Sample};
 pub(super) use token_file::TokenFile;
 pub use token_file::TokenType;
 
@@ -27,6 +29,8 @@ pub enum Source {
         /// Extensions to read, without the dot.
         extensions: Vec<String>,
     },
+    /// A file of samples, a JSON object per line.
+    Lines(PathBuf),
     /// A file of little-endian numbers without a header, of which only the tokens in use are read.
     TokenFile {
         /// The file.
@@ -43,6 +47,13 @@ pub enum Source {
 pub enum Content {
     /// Text, not yet tokenised.
     Text(Text),
+    /// Samples, whose texts are not yet tokenised.
+    Samples {
+        /// Their origin, for messages.
+        name: String,
+        /// The samples, at least one.
+        samples: Vec<Sample>,
+    },
     /// Numbers already.
     Tokens {
         /// Their origin, for messages.
@@ -67,7 +78,7 @@ impl Source {
     /// Detects the kind of source from `path`.
     ///
     /// A folder is a [`Source::Directory`] over `extensions`. A file is a [`Source::TokenFile`] when `dtype` is given
-    /// or its extension is `u16` or `u32`, and text otherwise.
+    /// or its extension is `u16` or `u32`, [`Source::Lines`] when that is `jsonl`, and text otherwise.
     ///
     /// # Errors
     /// [`Error::Missing`] if the path does not exist; [`Error::Io`] if the system refuses;
@@ -84,10 +95,11 @@ impl Source {
         files::check(&metadata).map_err(|error| Error::io("reading", &path, error))?;
         match dtype.or_else(|| TokenType::of_extension(&path)) {
             Some(dtype) => Ok(Source::TokenFile { path, dtype }),
-            None if path.extension().is_some_and(|extension| extension == "bin") => {
-                Err(Error::TokenTypeUnknown { path })
-            }
-            None => Ok(Source::TextFile(path)),
+            None => match path.extension().and_then(|extension| extension.to_str()) {
+                Some("bin") => Err(Error::TokenTypeUnknown { path }),
+                Some("jsonl") => Ok(Source::Lines(path)),
+                _ => Ok(Source::TextFile(path)),
+            },
         }
     }
 
@@ -95,15 +107,17 @@ impl Source {
     pub fn name(&self) -> String {
         match self {
             Source::TextFile(path)
+            | Source::Lines(path)
             | Source::Directory { path, .. }
             | Source::TokenFile { path, .. } => path.display().to_string(),
             Source::Embedded(_) => "the embedded text".to_owned(),
         }
     }
 
-    /// Reads the text, or opens the token file.
+    /// Reads the text or the samples, or opens the token file.
     ///
     /// # Errors
+    /// [`Error::Line`] for a line that is no sample;
     /// [`Error::Missing`] if the path does not exist; [`Error::Empty`] for a file without content; [`Error::NoFiles`] for a
     /// folder without text; [`Error::InvalidUtf8`] (in a folder such files are counted and left out);
     /// [`Error::OddLength`] for a token file that ends within a token; [`Error::Io`] if the system refuses.
@@ -117,6 +131,10 @@ impl Source {
             Source::Directory { path, extensions } => {
                 directory::read(path, extensions).map(Content::Text)
             }
+            Source::Lines(path) => Ok(Content::Samples {
+                name: self.name(),
+                samples: lines::read(path)?,
+            }),
             Source::TokenFile { path, dtype } => Ok(Content::Tokens {
                 name: self.name(),
                 tokens: Tokens::from_file(TokenFile::open(path, *dtype)?),
@@ -162,6 +180,7 @@ mod tests {
             Source::detect(&path, &[], dtype)
         };
         assert!(matches!(detect("a.txt", None), Ok(Source::TextFile(_))));
+        assert!(matches!(detect("a.jsonl", None), Ok(Source::Lines(_))));
         assert!(matches!(
             detect("a.u16", None),
             Ok(Source::TokenFile {

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use hal::files;
 use serde::{Deserialize, Serialize};
 
-use super::{MOST_BYTES, Tokenizer};
+use super::{ChatTemplate, MOST_BYTES, SEPARATOR, Tokenizer};
 use crate::{
     checkpoint::Reader,
-    data::{Content, Error, Result},
+    data::{Content, Error, Result, Sample},
 };
 
 /// The tokenizer to make; the character table and the file are read only when it is made.
@@ -20,7 +20,7 @@ pub enum TokenizerChoice {
     Bytes,
     /// One token per character, using the characters of the data.
     Characters,
-    /// A `tokenizer.json` file.
+    /// A `tokenizer.json` file, with the chat template that lies beside it.
     File(PathBuf),
     /// Numbers of a token file, with this vocabulary.
     Ids(usize),
@@ -38,6 +38,13 @@ impl TokenizerChoice {
         match (self, content) {
             (TokenizerChoice::Characters, Content::Text(text)) => {
                 Ok(Tokenizer::characters(&text.documents))
+            }
+            (TokenizerChoice::Characters, Content::Samples { samples, .. }) => {
+                let texts = samples.iter().flat_map(Sample::texts).map(str::to_owned);
+                let ending = std::iter::once(SEPARATOR.to_owned());
+                Ok(Tokenizer::characters(
+                    &texts.chain(ending).collect::<Vec<_>>(),
+                ))
             }
             (TokenizerChoice::Characters, Content::Tokens { .. }) => Err(misfit(
                 "characters over a token file",
@@ -63,7 +70,7 @@ impl TokenizerChoice {
                     name: name.clone(),
                     position: error.utf8_error().valid_up_to(),
                 })?;
-                Tokenizer::json(&name, &json)
+                Ok(Tokenizer::json(&name, &json)?.with_chat(ChatTemplate::beside(path)?))
             }
             TokenizerChoice::Ids(0) => Err(misfit("ids of 0 tokens", "a vocabulary of at least 1")),
             TokenizerChoice::Ids(vocabulary_size) => Ok(Tokenizer::ids(*vocabulary_size)),

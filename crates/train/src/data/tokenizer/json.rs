@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::MarkedTokens;
 use crate::data::{Error, Result};
 
 /// Long texts are split after a line end into pieces of at most this size: the library holds many times the
@@ -11,6 +12,9 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// Pieces given to the library at a time, which limits the memory.
 const PIECES_AT_ONCE: usize = 32;
+
+/// Whole texts given to it at a time.
+const TEXTS_AT_ONCE: usize = 1024;
 
 /// Names under which known tokenizers store their end of text.
 const DOCUMENT_ENDS: [&str; 4] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"];
@@ -75,6 +79,27 @@ impl JsonTokenizer {
         Ok(tokens)
     }
 
+    /// As [`Tokenizer::encode_pieces`](super::Tokenizer::encode_pieces).
+    pub(super) fn encode_pieces(&self, texts: &[Vec<(String, bool)>]) -> Result<Vec<MarkedTokens>> {
+        let mut all = Vec::with_capacity(texts.len());
+        for group in texts.chunks(TEXTS_AT_ONCE) {
+            let whole = |pieces: &Vec<(String, bool)>| -> String {
+                pieces.iter().map(|(text, _)| text.as_str()).collect()
+            };
+            let whole: Vec<String> = group.iter().map(whole).collect();
+            let encoded = self.tokenizer.encode_batch(whole, false);
+            let encoded = encoded.map_err(|error| fault(&self.name, &error))?;
+            for (pieces, text) in group.iter().zip(encoded) {
+                let counts = text.get_offsets().iter().map(|at| counts(pieces, *at));
+                all.push(MarkedTokens {
+                    counts: counts.collect(),
+                    tokens: text.get_ids().to_vec(),
+                });
+            }
+        }
+        Ok(all)
+    }
+
     pub(super) fn decode(&self, tokens: &[u32]) -> String {
         // The library leaves out tokens that it does not know; an error can come only from its decoder's own
         // rules.
@@ -92,6 +117,17 @@ impl fmt::Debug for JsonTokenizer {
             self.name, self.vocabulary_size
         )
     }
+}
+
+/// Whether a token of these bytes of the whole text holds anything of a piece that counts.
+fn counts(pieces: &[(String, bool)], (start, end): (usize, usize)) -> bool {
+    let mut after = 0;
+    pieces.iter().any(|(text, counts)| {
+        let first = after;
+        after += text.len();
+        // A token of no bytes stands for something at its place.
+        *counts && start < after && (end > first || start >= first)
+    })
 }
 
 fn fault(name: &str, reason: &dyn fmt::Display) -> Error {
@@ -156,6 +192,19 @@ mod tests {
         );
         assert_eq!(json.document_end, Some(7));
         assert_eq!(format!("{json:?}"), "JsonTokenizer(words.json, 8 tokens)");
+    }
+
+    #[test]
+    fn tokens_of_an_answer_count() {
+        let json = JsonTokenizer::parse("words.json", WORDS).unwrap();
+        let pieces = vec![
+            ("the c".to_owned(), false),
+            ("at sat".to_owned(), true),
+            (" the".to_owned(), false),
+        ];
+        let marked = json.encode_pieces(&[pieces]).unwrap();
+        assert_eq!(marked[0].tokens, [1, 2, 3, 1]);
+        assert_eq!(marked[0].counts, [false, true, true, false]);
     }
 
     #[test]

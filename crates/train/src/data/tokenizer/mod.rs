@@ -1,6 +1,7 @@
 //! Text to numbers and back: one enum, with a file for each kind that needs one and `choice` for configurations.
 
 mod characters;
+mod chat;
 mod choice;
 mod ids;
 #[cfg(feature = "tokenizers")]
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Result, Tokens};
 use characters::CharacterTable;
+pub use chat::ChatTemplate;
 pub use choice::TokenizerChoice;
 use json::JsonTokenizer;
 use saved::Saved;
@@ -27,7 +29,10 @@ const MOST_BYTES: u64 = 256 << 20;
 /// machine that has only the checkpoint can rebuild it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(into = "Saved", try_from = "Saved")]
-pub struct Tokenizer(TokenizerKind);
+pub struct Tokenizer {
+    kind: TokenizerKind,
+    chat: Option<ChatTemplate>,
+}
 
 #[derive(Debug, Clone)]
 enum TokenizerKind {
@@ -43,12 +48,12 @@ const NUM_BYTES: usize = 256;
 impl Tokenizer {
     /// Each byte of the text is a token; accepts any text, in any language.
     pub fn bytes() -> Tokenizer {
-        Tokenizer(TokenizerKind::Bytes)
+        TokenizerKind::Bytes.into()
     }
 
     /// Each character that occurs in `documents` is a token, numbered in the order of Unicode.
     pub fn characters(documents: &[String]) -> Tokenizer {
-        Tokenizer(TokenizerKind::Characters(CharacterTable::of(documents)))
+        TokenizerKind::Characters(CharacterTable::of(documents)).into()
     }
 
     /// The tokenizer of a `tokenizer.json` file of the `tokenizers` library, given by its content.
@@ -60,14 +65,22 @@ impl Tokenizer {
     /// [`super::Error::Tokenizer`] if the content does not describe a tokenizer, or the feature `tokenizers` is
     /// off.
     pub fn json(name: &str, content: &str) -> Result<Tokenizer> {
-        Ok(Tokenizer(TokenizerKind::Json(JsonTokenizer::parse(
-            name, content,
-        )?)))
+        Ok(TokenizerKind::Json(JsonTokenizer::parse(name, content)?).into())
     }
 
     /// Numbers are already tokens; text is numbers separated by spaces. For token files without a tokenizer.
     pub fn ids(vocabulary_size: usize) -> Tokenizer {
-        Tokenizer(TokenizerKind::Ids { vocabulary_size })
+        TokenizerKind::Ids { vocabulary_size }.into()
+    }
+
+    /// The same with this template for chats, or with none.
+    pub fn with_chat(self, chat: Option<ChatTemplate>) -> Tokenizer {
+        Tokenizer { chat, ..self }
+    }
+
+    /// How a chat becomes text, if that is known.
+    pub fn chat(&self) -> Option<&ChatTemplate> {
+        self.chat.as_ref()
     }
 
     /// The tokens of `text`.
@@ -76,7 +89,7 @@ impl Tokenizer {
     /// [`super::Error::UnknownCharacter`] from a character table; [`super::Error::Tokenizer`] from a tokenizer file,
     /// or for text that is no number; [`super::Error::TokenRange`] for a number outside the vocabulary.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        match &self.0 {
+        match &self.kind {
             TokenizerKind::Bytes => Ok(text.bytes().map(u32::from).collect()),
             TokenizerKind::Characters(table) => table.encode(text),
             TokenizerKind::Json(json) => json.encode(text),
@@ -88,7 +101,7 @@ impl Tokenizer {
     ///
     /// Bytes that do not form a character, and tokens outside a character table, become U+FFFD.
     pub fn decode(&self, tokens: &[u32]) -> String {
-        match &self.0 {
+        match &self.kind {
             TokenizerKind::Bytes => decode_bytes(tokens),
             TokenizerKind::Characters(table) => table.decode(tokens),
             TokenizerKind::Json(json) => json.decode(tokens),
@@ -98,7 +111,7 @@ impl Tokenizer {
 
     /// All tokens are below this.
     pub fn vocabulary_size(&self) -> usize {
-        match &self.0 {
+        match &self.kind {
             TokenizerKind::Bytes => NUM_BYTES,
             TokenizerKind::Characters(table) => table.len(),
             TokenizerKind::Json(json) => json.vocabulary_size(),
@@ -108,7 +121,7 @@ impl Tokenizer {
 
     /// The token that ends a document, if the tokenizer has one.
     pub fn document_end(&self) -> Option<u32> {
-        match &self.0 {
+        match &self.kind {
             TokenizerKind::Json(json) => json.document_end,
             _ => None,
         }
@@ -116,7 +129,7 @@ impl Tokenizer {
 
     /// The text of its `tokenizer.json`, if it is of such a file.
     pub fn file_text(&self) -> Option<&str> {
-        match &self.0 {
+        match &self.kind {
             TokenizerKind::Json(json) => Some(json.content()),
             _ => None,
         }
@@ -124,7 +137,7 @@ impl Tokenizer {
 
     /// The name in reports: `bytes`, `characters`, `ids` or the name of its file.
     pub fn name(&self) -> &str {
-        match &self.0 {
+        match &self.kind {
             TokenizerKind::Bytes => "bytes",
             TokenizerKind::Characters(_) => "characters",
             TokenizerKind::Json(json) => json.name(),
@@ -140,7 +153,7 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode_documents(&self, documents: &[String]) -> Result<Tokens> {
-        if let TokenizerKind::Bytes = self.0 {
+        if let TokenizerKind::Bytes = self.kind {
             return Ok(Tokens::from_bytes(documents.join(SEPARATOR).into_bytes()));
         }
         let mut tokens = Vec::new();
@@ -153,8 +166,37 @@ impl Tokenizer {
         Ok(Tokens::from_ids(tokens))
     }
 
+    /// For each text of several pieces its tokens, and whether each counts: it does where it holds anything of a piece that
+    /// counts. A text is not cut where its pieces meet.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub(super) fn encode_pieces(&self, texts: &[Vec<(String, bool)>]) -> Result<Vec<MarkedTokens>> {
+        if let TokenizerKind::Json(json) = &self.kind {
+            return json.encode_pieces(texts);
+        }
+        let marked = |pieces: &Vec<(String, bool)>| {
+            let mut all = MarkedTokens::default();
+            for (text, counts) in pieces {
+                all.extend(self.encode(text)?, *counts);
+            }
+            Ok(all)
+        };
+        texts.iter().map(marked).collect()
+    }
+
+    /// The tokens that end a text: the token for it, otherwise a line end, of numbers none.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub(super) fn ending(&self) -> Result<Vec<u32>> {
+        let mut tokens = Vec::new();
+        self.push_separator(&mut tokens)?;
+        Ok(tokens)
+    }
+
     fn push_separator(&self, tokens: &mut Vec<u32>) -> Result<()> {
-        match &self.0 {
+        match &self.kind {
             TokenizerKind::Json(JsonTokenizer {
                 document_end: Some(end),
                 ..
@@ -163,6 +205,27 @@ impl Tokenizer {
             _ => tokens.extend(self.encode(SEPARATOR)?),
         }
         Ok(())
+    }
+}
+
+impl From<TokenizerKind> for Tokenizer {
+    fn from(kind: TokenizerKind) -> Tokenizer {
+        Tokenizer { kind, chat: None }
+    }
+}
+
+/// Tokens, and whether each counts in the loss.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct MarkedTokens {
+    pub(super) tokens: Vec<u32>,
+    pub(super) counts: Vec<bool>,
+}
+
+impl MarkedTokens {
+    /// Appends tokens that all count, or do not.
+    pub(super) fn extend(&mut self, tokens: Vec<u32>, counts: bool) {
+        self.counts.resize(self.counts.len() + tokens.len(), counts);
+        self.tokens.extend(tokens);
     }
 }
 

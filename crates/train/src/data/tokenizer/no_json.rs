@@ -1,5 +1,6 @@
 //! Replaces `json` in a build without the feature `tokenizers`, and refuses every file.
 
+use super::MarkedTokens;
 use crate::data::{Error, Result};
 
 /// No value of this type exists, so its methods are never called.
@@ -31,6 +32,13 @@ impl JsonTokenizer {
     }
 
     pub(super) fn encode(&self, _text: &str) -> Result<Vec<u32>> {
+        match self.never {}
+    }
+
+    pub(super) fn encode_pieces(
+        &self,
+        _texts: &[Vec<(String, bool)>],
+    ) -> Result<Vec<MarkedTokens>> {
         match self.never {}
     }
 

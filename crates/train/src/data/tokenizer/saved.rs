@@ -6,13 +6,21 @@ use std::path::Path;
 use hal::files;
 use serde::{Deserialize, Serialize};
 
-use super::{CharacterTable, JsonTokenizer, MOST_BYTES, Tokenizer, TokenizerKind};
+use super::{CharacterTable, ChatTemplate, JsonTokenizer, MOST_BYTES, Tokenizer, TokenizerKind};
 use crate::data::{Error, Result};
 
 /// Everything needed to rebuild the tokenizer.
 #[derive(Serialize, Deserialize)]
+pub(super) struct Saved {
+    #[serde(flatten)]
+    kind: SavedKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    chat: Option<ChatTemplate>,
+}
+
+#[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-pub(super) enum Saved {
+enum SavedKind {
     Bytes,
     Characters { table: String },
     Json { name: String, content: String },
@@ -21,16 +29,20 @@ pub(super) enum Saved {
 
 impl From<Tokenizer> for Saved {
     fn from(tokenizer: Tokenizer) -> Saved {
-        match tokenizer.0 {
-            TokenizerKind::Bytes => Saved::Bytes,
-            TokenizerKind::Characters(table) => Saved::Characters {
+        let kind = match tokenizer.kind {
+            TokenizerKind::Bytes => SavedKind::Bytes,
+            TokenizerKind::Characters(table) => SavedKind::Characters {
                 table: table.text(),
             },
-            TokenizerKind::Json(json) => Saved::Json {
+            TokenizerKind::Json(json) => SavedKind::Json {
                 name: json.name().to_owned(),
                 content: json.content().to_owned(),
             },
-            TokenizerKind::Ids { vocabulary_size } => Saved::Ids { vocabulary_size },
+            TokenizerKind::Ids { vocabulary_size } => SavedKind::Ids { vocabulary_size },
+        };
+        Saved {
+            kind,
+            chat: tokenizer.chat,
         }
     }
 }
@@ -39,16 +51,17 @@ impl TryFrom<Saved> for Tokenizer {
     type Error = Error;
 
     fn try_from(saved: Saved) -> Result<Tokenizer> {
-        match saved {
-            Saved::Bytes => Ok(Tokenizer::bytes()),
-            Saved::Characters { table } => Ok(Tokenizer(TokenizerKind::Characters(
-                CharacterTable::from_text(&table)?,
-            ))),
-            Saved::Json { name, content } => Ok(Tokenizer(TokenizerKind::Json(
-                JsonTokenizer::parse(&name, &content)?,
-            ))),
-            Saved::Ids { vocabulary_size } => Ok(Tokenizer::ids(vocabulary_size)),
-        }
+        let kind = match saved.kind {
+            SavedKind::Bytes => TokenizerKind::Bytes,
+            SavedKind::Characters { table } => {
+                TokenizerKind::Characters(CharacterTable::from_text(&table)?)
+            }
+            SavedKind::Json { name, content } => {
+                TokenizerKind::Json(JsonTokenizer::parse(&name, &content)?)
+            }
+            SavedKind::Ids { vocabulary_size } => TokenizerKind::Ids { vocabulary_size },
+        };
+        Ok(Tokenizer::from(kind).with_chat(saved.chat))
     }
 }
 

@@ -1,0 +1,221 @@
+//! Chats: messages become prompts by a template, and a conversation goes on line by line.
+
+use super::printer::emit;
+use crate::failure::{Failure, Outcome};
+use bootstrap::World;
+use serde_json::{Map, Value, json};
+use std::{
+    io::{BufRead, IsTerminal, Read, stdin},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::AtomicBool,
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
+    time::Duration,
+};
+use train::{
+    data::{Chat, ChatTemplate, Tokenizer},
+    generate::{Generator, Request},
+};
+
+/// The most bytes of a message.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The time after which the other ranks learn that there is no message yet: far below any timeout.
+const TICK: Duration = Duration::from_millis(500);
+
+/// How messages become prompts.
+#[derive(Clone, Debug)]
+pub(super) struct Chats {
+    template: ChatTemplate,
+    begun: Vec<Map<String, Value>>,
+}
+
+fn message(role: &str, content: &str) -> Map<String, Value> {
+    let keys = [("role", role), ("content", content)];
+    keys.into_iter()
+        .map(|(key, text)| (key.to_owned(), json!(text)))
+        .collect()
+}
+
+impl Chats {
+    /// With the template of a file or of the tokenizer, and a first message for the whole chat.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] without a template, or for one that cannot be read.
+    pub(super) fn new(
+        tokenizer: &Tokenizer,
+        file: Option<&Path>,
+        system: Option<&str>,
+    ) -> Outcome<Chats> {
+        let template = match file {
+            Some(path) => ChatTemplate::read(path).map_err(Failure::usage)?,
+            None => tokenizer.chat().cloned().ok_or_else(|| {
+                let name = tokenizer.name();
+                Failure::usage(format!(
+                    "--chat: the checkpoint's tokenizer, {name}, has no template for chats, needs --chat-template FILE"
+                ))
+            })?,
+        };
+        Ok(Chats {
+            template,
+            begun: system
+                .map(|text| message("system", text))
+                .into_iter()
+                .collect(),
+        })
+    }
+
+    /// The prompt for an answer to one message.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::render`].
+    pub(super) fn prompt(&self, text: &str) -> train::Result<String> {
+        self.prompt_of(&self.chat(&[message("user", text)]))
+    }
+
+    fn chat(&self, messages: &[Map<String, Value>]) -> Chat {
+        Chat {
+            messages: [&self.begun, messages].concat(),
+            tools: None,
+        }
+    }
+
+    fn prompt_of(&self, chat: &Chat) -> train::Result<String> {
+        Ok(self.template.render(chat, chat.messages.len(), true)?)
+    }
+
+    /// The request of each answer: it ends where the template goes on after one.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::render`].
+    pub(super) fn request(&self, asked: Request, tokenizer: &Tokenizer) -> train::Result<Request> {
+        let mut request = asked;
+        request.stop.extend(self.template.after_answer()?);
+        let end = tokenizer.encode(self.template.eos_token())?;
+        if let ([end], None) = (&end[..], request.end) {
+            request.end = Some(*end);
+        }
+        Ok(request)
+    }
+
+    /// Answers the lines of the first rank's stdin until it ends. Collective.
+    ///
+    /// # Errors
+    /// Those of the generator, of the exchange, and of stdout.
+    pub(super) fn converse(
+        &self,
+        world: &World,
+        (generator, tokenizer): (&mut Generator<'_>, &Tokenizer),
+        request: &Request,
+        closed: &Arc<AtomicBool>,
+    ) -> train::Result<()> {
+        let is_first = world.rank() == 0;
+        let lines = is_first.then(lines);
+        let mut messages = Vec::new();
+        let print = |text: &str| match is_first {
+            true => emit(closed, text),
+            false => Ok(()),
+        };
+        while let Some(line) = next(world, lines.as_ref())? {
+            messages.push(message("user", &line));
+            let prompt = self.prompt_of(&self.chat(&messages))?;
+            generator.add(Request {
+                prompt: tokenizer.encode(&prompt)?,
+                ..request.clone()
+            })?;
+            let mut answer = String::new();
+            generator.run(|token| {
+                answer += &token.text;
+                print(&token.text)
+            })?;
+            print("\n")?;
+            messages.push(message("assistant", answer.trim_end()));
+        }
+        Ok(())
+    }
+}
+
+// The lines of stdin as they come, read on a thread of its own: nothing else may wait for a person.
+fn lines() -> Receiver<std::io::Result<String>> {
+    let (send, receive) = channel();
+    std::thread::spawn(move || {
+        let is_terminal = stdin().is_terminal();
+        let mut input = stdin().lock();
+        loop {
+            if is_terminal {
+                eprint!("> ");
+            }
+            let mut line = String::new();
+            let read = (&mut input).take(MOST_BYTES).read_line(&mut line);
+            let line = match read {
+                Ok(0) => return,
+                Ok(_) => Ok(line.trim_end_matches(['\n', '\r']).to_owned()),
+                Err(error) => Err(error),
+            };
+            let is_last = line.is_err();
+            if send.send(line).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    receive
+}
+
+// The next line of the first rank, on all ranks; `None` at the end.
+fn next(
+    world: &World,
+    lines: Option<&Receiver<std::io::Result<String>>>,
+) -> train::Result<Option<String>> {
+    loop {
+        world.beat("waiting for a message");
+        let own = match lines.map(|lines| lines.recv_timeout(TICK)) {
+            Some(Ok(line)) => json!({"line": line?}),
+            Some(Err(RecvTimeoutError::Disconnected)) => json!({"ended": true}),
+            Some(Err(RecvTimeoutError::Timeout)) | None => json!({}),
+        };
+        let own = serde_json::to_vec(&own).expect("text is JSON");
+        let told = world.everyone().broadcast(0, &own)?;
+        let told: Value = serde_json::from_slice(&told).expect("the same program wrote it");
+        match (told["line"].as_str(), told["ended"].as_bool()) {
+            (Some(""), _) => continue,
+            (Some(line), _) => return Ok(Some(line.to_owned())),
+            (None, Some(true)) => return Ok(None),
+            (None, _) => continue,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_without_a_template_needs_one() {
+        let refused = Chats::new(&Tokenizer::bytes(), None, None).unwrap_err();
+        assert_eq!(
+            refused.sentence(),
+            Some(
+                "--chat: the checkpoint's tokenizer, bytes, has no template for chats, needs --chat-template FILE"
+            )
+        );
+    }
+
+    #[test]
+    fn a_message_becomes_a_prompt_and_its_answer_ends_where_the_template_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("chat.jinja");
+        let template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>\n{% endfor %}\
+                        {% if add_generation_prompt %}<assistant>{% endif %}";
+        std::fs::write(&file, template).unwrap();
+        let tokenizer = Tokenizer::bytes();
+        let chats = Chats::new(&tokenizer, Some(&file), Some("be brief")).unwrap();
+        assert_eq!(
+            chats.prompt("hi").unwrap(),
+            "<system>be brief</s>\n<user>hi</s>\n<assistant>"
+        );
+        let request = chats.request(Request::default(), &tokenizer).unwrap();
+        assert_eq!((request.stop, request.end), (vec!["</s>".to_owned()], None));
+    }
+}

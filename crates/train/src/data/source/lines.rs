@@ -1,0 +1,218 @@
+//! Files of samples, a JSON object per line.
+
+use std::path::Path;
+
+use hal::files;
+use serde_json::{Map, Value};
+
+use super::MOST_TEXT_BYTES;
+use crate::data::{Error, Result};
+
+/// What one line holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sample {
+    /// `{"text": "..."}`: a document.
+    Text(String),
+    /// `{"prompt": "...", "completion": "..."}`: a text and how it goes on.
+    Completion {
+        /// What is given.
+        prompt: String,
+        /// What is to be learnt.
+        completion: String,
+    },
+    /// `{"messages": [{"role": "...", "content": "..."}, ...]}`: a chat.
+    Chat(Chat),
+}
+
+/// The messages of a chat, in their order, as a template reads them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Chat {
+    /// Objects, each with its `role`.
+    pub messages: Vec<Map<String, Value>>,
+    /// The tools that the messages may call, if the line lists any.
+    pub tools: Option<Value>,
+}
+
+/// Reads every line that is not blank.
+pub(super) fn read(path: &Path) -> Result<Vec<Sample>> {
+    let bytes =
+        files::read(path, MOST_TEXT_BYTES).map_err(|error| Error::io("reading", path, error))?;
+    let name = path.display().to_string();
+    let text = std::str::from_utf8(&bytes).map_err(|error| Error::InvalidUtf8 {
+        name: name.clone(),
+        position: error.valid_up_to(),
+    })?;
+    let lines = text.lines().enumerate();
+    let samples: Vec<Sample> = lines
+        .filter(|(_, line)| !line.trim().is_empty())
+        .map(|(index, line)| parsed(line).map_err(|reason| Error::line(&name, index, reason)))
+        .collect::<Result<_>>()?;
+    match samples.is_empty() {
+        true => Err(Error::Empty { name }),
+        false => Ok(samples),
+    }
+}
+
+const FORMS: &str = "needs `text`, `prompt` and `completion`, or `messages`";
+
+fn parsed(line: &str) -> Result<Sample, String> {
+    let value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let Value::Object(mut keys) = value else {
+        return Err(format!("found {}, needs a JSON object", kind(&value)));
+    };
+    let has = |key| keys.contains_key(key);
+    match (
+        has("text"),
+        has("prompt") || has("completion"),
+        has("messages"),
+    ) {
+        (true, false, false) => text(&mut keys, "text").map(Sample::Text),
+        (false, true, false) => Ok(Sample::Completion {
+            prompt: text(&mut keys, "prompt")?,
+            completion: text(&mut keys, "completion")?,
+        }),
+        (false, false, true) => chat(&mut keys).map(Sample::Chat),
+        _ => {
+            let names: Vec<&str> = keys.keys().map(String::as_str).collect();
+            Err(format!("found {}, {FORMS}", listed(&names)))
+        }
+    }
+}
+
+fn text(keys: &mut Map<String, Value>, key: &str) -> Result<String, String> {
+    match keys.remove(key) {
+        Some(Value::String(text)) => Ok(text),
+        Some(other) => Err(format!("`{key}` is {}, needs a text", kind(&other))),
+        None => Err(format!("found no `{key}`, {FORMS}")),
+    }
+}
+
+fn chat(keys: &mut Map<String, Value>) -> Result<Chat, String> {
+    let messages = match keys.remove("messages") {
+        Some(Value::Array(messages)) if !messages.is_empty() => messages,
+        other => {
+            let found = other.map_or("nothing", |other| kind(&other));
+            return Err(format!("`messages` is {found}, needs a list of at least 1"));
+        }
+    };
+    let message = |(index, message): (usize, Value)| match message {
+        Value::Object(keys) if keys.get("role").is_some_and(Value::is_string) => Ok(keys),
+        _ => Err(format!("message {} has no `role`", index + 1)),
+    };
+    Ok(Chat {
+        messages: messages
+            .into_iter()
+            .enumerate()
+            .map(message)
+            .collect::<Result<_, _>>()?,
+        tools: keys.remove("tools"),
+    })
+}
+
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => "no key".to_owned(),
+        [one] => format!("the key {one}"),
+        several => format!("the keys {}", several.join(", ")),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(all) if all.is_empty() => "an empty list",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+impl Sample {
+    /// Its texts as they stand in the line, without what a template adds.
+    pub(in crate::data) fn texts(&self) -> Vec<&str> {
+        match self {
+            Sample::Text(text) => vec![text],
+            Sample::Completion { prompt, completion } => vec![prompt, completion],
+            Sample::Chat(chat) => {
+                let contents = chat.messages.iter().flat_map(|message| message.values());
+                contents.filter_map(Value::as_str).collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn of(text: &str) -> Result<Vec<Sample>> {
+        let file = tempfile::NamedTempFile::with_suffix(".jsonl").unwrap();
+        fs::write(file.path(), text).unwrap();
+        read(file.path())
+    }
+
+    #[test]
+    fn each_form_is_read_and_blank_lines_are_not() {
+        let found = of(concat!(
+            "{\"text\": \"a\", \"source\": 3}\n\n",
+            "{\"prompt\": \"1+1=\", \"completion\": \"2\"}\r\n",
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\", \"name\": \"x\"}]}",
+        ))
+        .unwrap();
+        assert_eq!(found[0], Sample::Text("a".into()));
+        let (prompt, completion) = ("1+1=".into(), "2".into());
+        assert_eq!(found[1], Sample::Completion { prompt, completion });
+        let Sample::Chat(chat) = &found[2] else {
+            panic!("bug: a chat expected")
+        };
+        assert_eq!(chat.messages[0]["name"], "x");
+        assert_eq!(found[2].texts(), ["hi", "x", "user"]);
+    }
+
+    #[test]
+    fn a_line_that_is_no_sample_is_named() {
+        let cases = [
+            (
+                "{\"a\": 1}",
+                "line 2: found the key a, needs `text`, `prompt` and `completion`, or `messages`",
+            ),
+            ("{}", "line 2: found no key, needs `text`"),
+            (
+                "{\"text\": \"a\", \"messages\": []}",
+                "line 2: found the keys messages, text, needs `text`",
+            ),
+            ("{\"text\": 3}", "line 2: `text` is a number, needs a text"),
+            (
+                "{\"prompt\": \"a\"}",
+                "line 2: found no `completion`, needs",
+            ),
+            ("[1]", "line 2: found a list, needs a JSON object"),
+            (
+                "{\"messages\": []}",
+                "line 2: `messages` is an empty list, needs a list of at least 1",
+            ),
+            (
+                "{\"messages\": [{\"role\": \"a\"}, {}]}",
+                "line 2: message 2 has no `role`",
+            ),
+            ("{\"text\"", "line 2: EOF while parsing"),
+        ];
+        for (line, needed) in cases {
+            let found = of(&format!("{{\"text\": \"a\"}}\n{line}\n"))
+                .unwrap_err()
+                .to_string();
+            assert!(found.contains(needed), "{found}");
+        }
+        assert!(matches!(of("\n \n"), Err(Error::Empty { .. })));
+        let deep = "[".repeat(100_000);
+        assert!(
+            of(&deep)
+                .unwrap_err()
+                .to_string()
+                .contains("recursion limit")
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! Samples that share a row have the losses and gradients that they have alone, whatever shares of their tokens count, on every
+//! grid, and to the bit where that is asked.
+
+use ::train::{
+    Config,
+    batches::{Batches, Rows},
+    config::Precision,
+    data::{Content, LossOn, Sample, Samples, Settings, Tokenizer},
+};
+use families::GptFamily;
+use grid::Degrees;
+use hal::random::Key;
+use parallel::{Reproducible, data::Sharding};
+use std::{ops::Range, sync::Arc};
+use testing::Observed;
+use testkit::{Outcome, SCHEDULES, bits, config, edit_gpt, grids, on, ranks};
+
+const F64: f64 = 1e-9;
+
+/// Tokens of a row, of the vocabulary, and rows of the batch.
+const TOKENS: usize = 16;
+const VOCABULARY: usize = 8;
+const ROWS: usize = 16;
+
+type Source = Arc<dyn Batches>;
+
+/// A prompt and its completion, of lengths that differ.
+fn sample(index: usize) -> [Vec<u32>; 2] {
+    let drawn = |what, place: u64| Key::new(7, what, index as u64).block(place)[0];
+    let tokens = |what, most: u32| -> Vec<u32> {
+        let count = 1 + drawn("length", u64::from(most)) % most;
+        (0..count)
+            .map(|place| drawn(what, place.into()) % VOCABULARY as u32)
+            .collect()
+    };
+    [tokens("prompt", 5), tokens("completion", 6)]
+}
+
+const NUM_SAMPLES: usize = 44;
+
+fn packed(loss: LossOn) -> Samples {
+    let text = |tokens: &[u32]| {
+        let numbers: Vec<String> = tokens.iter().map(u32::to_string).collect();
+        numbers.join(" ")
+    };
+    let content = |indices: Range<usize>| {
+        let samples = indices.map(|index| {
+            let [prompt, completion] = sample(index).map(|tokens| text(&tokens));
+            Sample::Completion { prompt, completion }
+        });
+        Content::Samples {
+            name: "numbers".into(),
+            samples: samples.collect(),
+        }
+    };
+    let settings = Settings {
+        context: TOKENS,
+        global_batch: ROWS,
+        validation_batches: 1,
+        ..Settings::default()
+    };
+    let validation = Some(content(0..9));
+    let tokenizer = Tokenizer::ids(VOCABULARY);
+    Samples::new(
+        content(0..NUM_SAMPLES),
+        validation,
+        &tokenizer,
+        (&settings, loss),
+    )
+    .unwrap()
+}
+
+/// A sample in each row, without any column that keeps samples apart. Behind it are tokens without targets, which it does not
+/// see.
+fn alone(loss: LossOn) -> impl Fn(u64, Range<usize>) -> ::train::Result<Rows> + Send + Sync {
+    move |_, rows| {
+        let (mut inputs, mut targets) = (Vec::new(), Vec::new());
+        for index in rows {
+            let [prompt, completion] = sample(index);
+            let tokens = [&prompt[..], &completion[..]].concat();
+            let places = tokens.len() - 1;
+            let counts = |place: usize| loss == LossOn::All || place + 1 >= prompt.len();
+            let target = |place| {
+                if counts(place) {
+                    tokens[place + 1]
+                } else {
+                    u32::MAX
+                }
+            };
+            inputs.extend_from_slice(&tokens[..places]);
+            targets.extend((0..places).map(target));
+            inputs.extend(std::iter::repeat_n(3, TOKENS - places));
+            targets.extend(std::iter::repeat_n(u32::MAX, TOKENS - places));
+        }
+        let shape = [TOKENS];
+        Ok(Rows::new()
+            .with("inputs", &shape, inputs)
+            .with("targets", &shape, targets))
+    }
+}
+
+fn model(family: GptFamily, precision: Precision) -> Config {
+    let mut config = config(precision);
+    (config.training.steps, config.training.clip_norm) = (1, 0.0);
+    config.training.batch = ROWS;
+    edit_gpt(&mut config, |model| {
+        (model.context, model.vocabulary, model.family) = (TOKENS, VOCABULARY, family);
+        if family == GptFamily::Llama {
+            (model.hidden, model.heads, model.kv_heads) = (64, 16, 8);
+            (model.tied_head, model.mlp_hidden) = (false, 80);
+        }
+    });
+    config
+}
+
+fn trained(config: &Config, source: Source) -> Outcome {
+    let (config, size) = (config.clone(), config.parallel.grid.world_size().unwrap());
+    let seen = ranks(size, move |world, device| {
+        let context = config.context(&world, &device)?;
+        let mut trainer = config.trainer(&context)?;
+        Observed::of(&mut trainer, config.training.steps, |trainer, step| {
+            trainer.batch_of(step, |range| source.training(step, range))
+        })
+    });
+    Outcome::join(seen).unwrap_or_else(|reason| panic!("{reason}"))
+}
+
+/// What the samples give in rows of their own: a mean over tokens of which few count.
+fn expected(config: &Config, loss: LossOn) -> Outcome {
+    let mut config = on(config, Degrees::default());
+    config.training.batch = NUM_SAMPLES;
+    config.training.micro_batches = 1;
+    let mut outcome = trained(&config, Arc::new(alone(loss)));
+    let counted = packed(loss).packed()[0].counted;
+    let share = (NUM_SAMPLES * TOKENS) as f64 / counted as f64;
+    outcome.losses.iter_mut().for_each(|loss| *loss *= share);
+    let gradients = outcome.gradients.values_mut().flatten();
+    gradients.for_each(|gradient| *gradient *= share);
+    outcome
+}
+
+fn assert_equal(found: &Outcome, expected: &Outcome, what: &str) {
+    let close = |found: f64, expected: f64, of: &str| {
+        let error = (found - expected).abs();
+        let most = F64 * expected.abs().max(1.0);
+        assert!(error <= most, "{what}: {of} {found} against {expected}");
+    };
+    close(found.losses[0], expected.losses[0], "loss");
+    assert!(expected.gradients.len() > 10);
+    for (name, values) in &expected.gradients {
+        let found = &found.gradients[name];
+        assert_eq!(found.len(), values.len(), "{name}");
+        let pairs = found.iter().zip(values);
+        pairs.for_each(|(found, value)| close(*found, *value, name));
+    }
+}
+
+// An epoch is one batch, so that the order of its rows does not matter.
+#[test]
+fn the_samples_fill_one_batch() {
+    let [training, _] = packed(LossOn::Answers).packed();
+    assert_eq!((training.samples, training.rows), (NUM_SAMPLES, ROWS));
+    assert!(training.padding > 0 && training.counted * 2 < ROWS * TOKENS * 2);
+}
+
+fn check(mut config: Config, loss: LossOn) {
+    let expected = expected(&config, loss);
+    let samples: Source = Arc::new(packed(loss));
+    let mut grids = grids(&[1, 2, 4, 8]);
+    grids.extend(
+        ["context=2", "context=4", "x=2,context=2"].map(|grid| grid.parse::<Degrees>().unwrap()),
+    );
+    for grid in grids {
+        let found = trained(&on(&config, grid), samples.clone());
+        assert_equal(&found, &expected, &grid.to_string());
+    }
+    config.training.micro_batches = 4;
+    config.parallel.sharding = Sharding::Gradients;
+    config.training.recompute = true.into();
+    for grid in ["x=1", "z=2,data=2", "x=2,pipeline=2"] {
+        let found = trained(&on(&config, grid.parse().unwrap()), samples.clone());
+        assert_equal(&found, &expected, &format!("{grid}, 4 micro-batches"));
+    }
+}
+
+#[test]
+fn answers_of_gpt2() {
+    check(model(GptFamily::Gpt2, Precision::F64), LossOn::Answers);
+}
+
+#[test]
+fn answers_of_llama() {
+    check(model(GptFamily::Llama, Precision::F64), LossOn::Answers);
+}
+
+#[test]
+fn all_tokens_of_gpt2() {
+    check(model(GptFamily::Gpt2, Precision::F64), LossOn::All);
+}
+
+#[test]
+fn every_schedule() {
+    let mut config = model(GptFamily::Gpt2, Precision::F64);
+    let expected = expected(&config, LossOn::Answers);
+    let samples: Source = Arc::new(packed(LossOn::Answers));
+    config.training.micro_batches = 4;
+    for schedule in SCHEDULES {
+        config.parallel.schedule = schedule.parse().unwrap();
+        let found = trained(&on(&config, "pipeline=2".parse().unwrap()), samples.clone());
+        assert_equal(&found, &expected, schedule);
+    }
+}
+
+#[test]
+fn every_grid_has_the_bits_of_one_rank() {
+    for precision in [Precision::F32, Precision::Bf16] {
+        let mut config = model(GptFamily::Llama, precision);
+        config.training.steps = 3;
+        config.training.reproducible = Reproducible::Grid.into();
+        let samples: Source = Arc::new(packed(LossOn::Answers));
+        let expected = trained(&on(&config, Degrees::default()), samples.clone());
+        for grid in [
+            "x=2",
+            "y=2",
+            "z=2,data=2",
+            "context=2,pipeline=2",
+            "x=2,data=2",
+        ] {
+            let found = trained(&on(&config, grid.parse().unwrap()), samples.clone());
+            bits::check(&found, &expected, grid);
+        }
+    }
+}
+
+// A validation is the mean over all tokens that count, on any grid and in any number of batches.
+#[test]
+fn a_validation_is_the_mean_over_all_that_counts() {
+    let validated = |grid: &str, precision| {
+        let config = on(&model(GptFamily::Gpt2, precision), grid.parse().unwrap());
+        let size = config.parallel.grid.world_size().unwrap();
+        let losses = ranks(size, move |world, device| {
+            let context = config.context(&world, &device)?;
+            let trainer = config.trainer(&context)?;
+            trainer.validate(&packed(LossOn::Answers))
+        });
+        losses[0]
+    };
+    let expected = {
+        let mut config = model(GptFamily::Gpt2, Precision::F64);
+        config.training.batch = 9;
+        config.training.micro_batches = 1;
+        let first_nine = packed(LossOn::Answers).packed()[1].counted;
+        let outcome = trained(
+            &on(&config, Degrees::default()),
+            Arc::new(alone(LossOn::Answers)),
+        );
+        outcome.losses[0] * (9 * TOKENS) as f64 / first_nine as f64
+    };
+    for grid in ["x=1", "x=2", "z=2,data=2", "context=2", "pipeline=2"] {
+        let found = validated(grid, Precision::F64);
+        assert!(
+            (found - expected).abs() <= F64,
+            "{grid}: {found} against {expected}"
+        );
+    }
+}
