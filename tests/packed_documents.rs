@@ -7,8 +7,10 @@ use grid::Degrees;
 use hal::random::Key;
 use parallel::{ContextAttention, Reproducible};
 use std::ops::Range;
-use testing::Observed;
-use testkit::{Outcome, SCHEDULES, bits, config, difference, edit_gpt, on, ranks, serial, train};
+use testkit::{
+    Outcome, SCHEDULES, assert_near, bits, config, difference, edit_gpt, on, scaled, serial, train,
+    train_rows,
+};
 
 const F64: f64 = 1e-9;
 
@@ -92,15 +94,7 @@ fn alone(rows: Range<usize>) -> Batch {
 }
 
 fn trained(config: &Config, rows: fn(Range<usize>) -> Batch) -> Outcome {
-    let (config, size) = (config.clone(), config.parallel.grid.world_size().unwrap());
-    let seen = ranks(size, move |world, device| {
-        let context = config.context(&world, &device)?;
-        let mut trainer = config.trainer(&context)?;
-        Observed::of(&mut trainer, config.training.steps, |trainer, step| {
-            trainer.batch_of(step, |range| Ok(rows(range).into_rows(TOKENS)))
-        })
-    });
-    Outcome::join(seen).unwrap_or_else(|reason| panic!("{reason}"))
+    train_rows(config, move |_, range| Ok(rows(range).into_rows(TOKENS)))
 }
 
 /// What the documents of the packed rows give in rows of their own: a mean over more rows, of which only the documents'
@@ -109,38 +103,13 @@ fn expected(config: &Config) -> Outcome {
     let mut config = on(config, Degrees::default());
     config.training.batch = ROWS * LENGTHS.len();
     edit_gpt(&mut config, |model| model.document_end = DocumentEnd(None));
-    let mut outcome = trained(&config, alone);
-    let share = LENGTHS.len() as f64;
-    outcome.losses.iter_mut().for_each(|loss| *loss *= share);
-    let gradients = outcome.gradients.values_mut().flatten();
-    gradients.for_each(|gradient| *gradient *= share);
-    outcome
-}
-
-fn assert_equal(found: &Outcome, expected: &Outcome, what: &str) {
-    let close = |found: f64, expected: f64, of: &str| {
-        let error = (found - expected).abs();
-        assert!(
-            error <= F64 * expected.abs().max(1.0),
-            "{what}: {of} {found} against {expected}"
-        );
-    };
-    close(found.losses[0], expected.losses[0], "loss");
-    assert!(expected.gradients.len() > 10);
-    for (name, values) in &expected.gradients {
-        let found = &found.gradients[name];
-        assert_eq!(found.len(), values.len(), "{name}");
-        found
-            .iter()
-            .zip(values)
-            .for_each(|(found, value)| close(*found, *value, name));
-    }
+    scaled(trained(&config, alone), LENGTHS.len() as f64)
 }
 
 fn check_packed(config: &Config, expected: &Outcome, grids: &[&str]) {
     for grid in grids {
         let config = on(config, grid.parse().unwrap());
-        assert_equal(&trained(&config, packed), expected, grid);
+        assert_near(&trained(&config, packed), expected, F64, grid);
     }
 }
 

@@ -320,13 +320,10 @@ pub fn template(bytes: &[u8]) {
         let Ok(template) = ChatTemplate::read(&path) else {
             return;
         };
-        let message = |role: &str| {
-            let keys = [("role", role), ("content", "text")];
-            let keys = keys.map(|(key, text)| (key.to_owned(), text.into()));
-            keys.into_iter().collect()
-        };
         let chat = Chat {
-            messages: ["user", "assistant"].map(message).to_vec(),
+            messages: ["user", "assistant"]
+                .map(|role| Chat::message(role, "text"))
+                .to_vec(),
             tools: None,
         };
         let _ = template.render(&chat, 2, false);

@@ -6,10 +6,12 @@ pub mod bits;
 pub mod contract;
 pub mod faults;
 mod nodes;
+mod rows;
 mod training;
 mod vendors;
 
 pub use nodes::ranks_on;
+pub use rows::{assert_near, scaled, train_rows};
 pub use testing::{Difference, Outcome, difference};
 pub use training::{
     all_grids, config, edit_gpt, fixed_batch, fixed_tokens, gpt, grids, is_exhaustive, on, serial,

@@ -161,7 +161,7 @@ impl Dataset {
     /// [`Error::BatchRange`] if `range` exceeds the global batch; [`Error::Shrunk`] and [`Error::Io`] from a token file,
     /// and [`Error::TokenRange`] from a large one.
     pub fn batch(&self, step: u64, range: Range<usize>) -> Result<Batch> {
-        self.check_range("batch", &range)?;
+        self.order.check_range("batch", &range)?;
         self.training.batch(
             self.order.context,
             range.map(|index| self.order.start(step, index)),
@@ -175,7 +175,7 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::batch`].
     pub fn validation_batch(&self, batch_index: usize, range: Range<usize>) -> Result<Batch> {
-        self.check_range("validation_batch", &range)?;
+        self.order.check_range("validation_batch", &range)?;
         let Order {
             context,
             global_batch,
@@ -232,19 +232,6 @@ impl Dataset {
     /// Number of passes over the training tokens after `steps` steps; in random order, on average.
     pub fn epochs(&self, steps: u64) -> f64 {
         steps as f64 * self.order.global_batch as f64 / self.order.num_windows() as f64
-    }
-
-    fn check_range(&self, operation: &'static str, range: &Range<usize>) -> Result<()> {
-        let (start, end, global_batch) = (range.start, range.end, self.order.global_batch);
-        match start <= end && end <= global_batch {
-            true => Ok(()),
-            false => Err(Error::BatchRange {
-                operation,
-                start,
-                end,
-                global_batch,
-            }),
-        }
     }
 }
 

@@ -30,6 +30,8 @@ pub use order::{Order, OrderMode, validation_start};
 pub use permutation::Permutation;
 pub use run_data::{ReadOptions, RunData};
 pub use samples::{LossOn, Packed, Samples};
+use source::text;
 pub use source::{Chat, Content, Sample, Source, Text, TokenType};
+use tokenizer::Renderer;
 pub use tokenizer::{ChatTemplate, Tokenizer, TokenizerChoice};
 pub use tokens::Tokens;

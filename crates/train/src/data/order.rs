@@ -1,5 +1,6 @@
 //! The position of each sequence in the steps.
 
+use std::ops::Range;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -74,6 +75,24 @@ impl Order {
     /// Number of adjacent windows in the training part; the last needs one more token for its last target.
     pub fn num_windows(&self) -> usize {
         (self.length - 1) / self.context
+    }
+
+    /// That a range of sequences lies in the global batch.
+    pub(super) fn check_range(
+        &self,
+        operation: &'static str,
+        range: &Range<usize>,
+    ) -> Result<(), Error> {
+        let (start, end, global_batch) = (range.start, range.end, self.global_batch);
+        match start <= end && end <= global_batch {
+            true => Ok(()),
+            false => Err(Error::BatchRange {
+                operation,
+                start,
+                end,
+                global_batch,
+            }),
+        }
     }
 
     /// The window at that position in epoch mode.

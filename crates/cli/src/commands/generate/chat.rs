@@ -1,4 +1,4 @@
-//! Chats: messages become prompts by a template, and a conversation goes on line by line.
+//! Chats: a template turns messages into prompts, and a conversation reads its messages from stdin, line by line.
 
 use super::printer::emit;
 use crate::failure::{Failure, Outcome};
@@ -32,13 +32,6 @@ pub(super) struct Chats {
     begun: Vec<Map<String, Value>>,
 }
 
-fn message(role: &str, content: &str) -> Map<String, Value> {
-    let keys = [("role", role), ("content", content)];
-    keys.into_iter()
-        .map(|(key, text)| (key.to_owned(), json!(text)))
-        .collect()
-}
-
 impl Chats {
     /// With the template of a file or of the tokenizer, and a first message for the whole chat.
     ///
@@ -61,7 +54,7 @@ impl Chats {
         Ok(Chats {
             template,
             begun: system
-                .map(|text| message("system", text))
+                .map(|text| Chat::message("system", text))
                 .into_iter()
                 .collect(),
         })
@@ -72,7 +65,7 @@ impl Chats {
     /// # Errors
     /// As [`ChatTemplate::render`].
     pub(super) fn prompt(&self, text: &str) -> train::Result<String> {
-        self.prompt_of(&self.chat(&[message("user", text)]))
+        self.prompt_of(&self.chat(&[Chat::message("user", text)]))
     }
 
     fn chat(&self, messages: &[Map<String, Value>]) -> Chat {
@@ -86,7 +79,7 @@ impl Chats {
         Ok(self.template.render(chat, chat.messages.len(), true)?)
     }
 
-    /// The request of each answer: it ends where the template goes on after one.
+    /// The request for each answer, which ends at the token or text that the template writes after an answer.
     ///
     /// # Errors
     /// As [`ChatTemplate::render`].
@@ -119,7 +112,7 @@ impl Chats {
             false => Ok(()),
         };
         while let Some(line) = next(world, lines.as_ref())? {
-            messages.push(message("user", &line));
+            messages.push(Chat::message("user", &line));
             let prompt = self.prompt_of(&self.chat(&messages))?;
             generator.add(Request {
                 prompt: tokenizer.encode(&prompt)?,
@@ -131,7 +124,7 @@ impl Chats {
                 print(&token.text)
             })?;
             print("\n")?;
-            messages.push(message("assistant", answer.trim_end()));
+            messages.push(Chat::message("assistant", answer.trim_end()));
         }
         Ok(())
     }
@@ -147,12 +140,8 @@ fn lines() -> Receiver<std::io::Result<String>> {
             if is_terminal {
                 eprint!("> ");
             }
-            let mut line = String::new();
-            let read = (&mut input).take(MOST_BYTES).read_line(&mut line);
-            let line = match read {
-                Ok(0) => return,
-                Ok(_) => Ok(line.trim_end_matches(['\n', '\r']).to_owned()),
-                Err(error) => Err(error),
+            let Some(line) = line(&mut input).transpose() else {
+                return;
             };
             let is_last = line.is_err();
             if send.send(line).is_err() || is_last {
@@ -161,6 +150,29 @@ fn lines() -> Receiver<std::io::Result<String>> {
         }
     });
     receive
+}
+
+// A line without its end; `None` at the end.
+fn line(input: &mut impl BufRead) -> std::io::Result<Option<String>> {
+    let refuse = |found: String| {
+        let sentence = format!("stdin: found {found}");
+        std::io::Error::new(std::io::ErrorKind::InvalidData, sentence)
+    };
+    let mut bytes = Vec::new();
+    if input.take(MOST_BYTES + 1).read_until(b'\n', &mut bytes)? == 0 {
+        return Ok(None);
+    }
+    if bytes.len() as u64 > MOST_BYTES {
+        let found = format!("a message of more than {MOST_BYTES} bytes, needs at most as many");
+        return Err(refuse(found));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        refuse(format!(
+            "a byte at {at} of a message that is not UTF-8, needs text"
+        ))
+    })?;
+    Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
 // The next line of the first rank, on all ranks; `None` at the end.
@@ -199,6 +211,24 @@ mod tests {
             Some(
                 "--chat: the checkpoint's tokenizer, bytes, has no template for chats, needs --chat-template FILE"
             )
+        );
+    }
+
+    #[test]
+    fn messages_are_lines_of_text_within_a_bound() {
+        let mut input: &[u8] = b"one\r\n\ntwo";
+        let mut next = || line(&mut input).unwrap();
+        let found = [next(), next(), next(), next()];
+        let needed = [Some("one"), Some(""), Some("two"), None];
+        assert_eq!(found.each_ref().map(Option::as_deref), needed);
+        let refused = |mut input: &[u8]| line(&mut input).unwrap_err().to_string();
+        assert_eq!(
+            refused(b"a\xff\n"),
+            "stdin: found a byte at 1 of a message that is not UTF-8, needs text"
+        );
+        assert_eq!(
+            refused(&vec![b'a'; 2 << 20]),
+            "stdin: found a message of more than 1048576 bytes, needs at most as many"
         );
     }
 

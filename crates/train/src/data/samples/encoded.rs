@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Content, Error, Result, Sample, Tokenizer};
+use super::super::{ChatTemplate, Content, Error, Renderer, Result, Sample, Tokenizer};
 
 /// The tokens of which a sample is to learn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -32,15 +32,25 @@ impl Encoded {
     /// The tokens of all samples.
     ///
     /// # Errors
-    /// Those of [`Tokenizer::encode`]; [`Error::Line`] for a chat without a template, [`Error::Template`] for one that the
+    /// Those of [`Tokenizer::encode`]; [`Error::Samples`] for a chat without a template, [`Error::Template`] for one that the
     /// template refuses.
     pub(super) fn new(
         (name, samples): (&str, &[Sample]),
         tokenizer: &Tokenizer,
         (context, loss): (usize, LossOn),
     ) -> Result<Encoded> {
+        let has_chats = samples
+            .iter()
+            .any(|sample| matches!(sample, Sample::Chat(_)));
+        let template = tokenizer.chat().filter(|_| has_chats);
+        let texts = Texts {
+            name,
+            tokenizer,
+            renderer: template.map(ChatTemplate::renderer).transpose()?,
+            loss,
+        };
         let all = samples.iter().enumerate();
-        let pieces = all.map(|(index, sample)| pieces((name, index), sample, tokenizer));
+        let pieces = all.map(|(index, sample)| texts.pieces(index, sample));
         let pieces = pieces.collect::<Result<Vec<_>>>()?;
         let ending = tokenizer.ending()?;
         let mut encoded = Encoded {
@@ -52,11 +62,7 @@ impl Encoded {
                 marked.extend(ending.clone(), true);
             }
             let length = marked.tokens.len().min(context + 1);
-            let counts = marked
-                .counts
-                .iter()
-                .map(|counts| *counts || loss == LossOn::All);
-            let counts: Vec<bool> = counts.take(length).collect();
+            let counts = &marked.counts[..length];
             // Nothing predicts the first token.
             if !counts.iter().skip(1).any(|counts| *counts) {
                 encoded.num_dropped += 1;
@@ -64,7 +70,7 @@ impl Encoded {
             }
             encoded.num_cut += usize::from(marked.tokens.len() > length);
             encoded.tokens.extend_from_slice(&marked.tokens[..length]);
-            encoded.counts.extend(counts);
+            encoded.counts.extend_from_slice(counts);
             encoded.starts.push(encoded.tokens.len());
         }
         Ok(encoded)
@@ -101,31 +107,44 @@ impl Encoded {
     }
 }
 
-fn pieces(
-    (name, index): (&str, usize),
-    sample: &Sample,
-    tokenizer: &Tokenizer,
-) -> Result<Vec<(String, bool)>> {
-    Ok(match sample {
-        Sample::Text(text) => vec![(text.clone(), true)],
-        Sample::Completion { prompt, completion } => {
-            vec![(prompt.clone(), false), (completion.clone(), true)]
-        }
-        Sample::Chat(chat) => match tokenizer.chat() {
-            Some(template) => template.pieces(chat)?,
-            None => {
-                let reason = format!(
-                    "sample {} is a chat, and the tokenizer {} has no template for chats, needs data.chat_template = \"FILE\"",
-                    index + 1,
-                    tokenizer.name()
-                );
-                return Err(Error::Samples {
-                    name: name.to_owned(),
-                    reason,
-                });
+/// How the samples of a file become texts.
+struct Texts<'a> {
+    name: &'a str,
+    tokenizer: &'a Tokenizer,
+    renderer: Option<Renderer<'a>>,
+    loss: LossOn,
+}
+
+impl Texts<'_> {
+    /// The pieces of a sample's text, each with whether it counts.
+    fn pieces(&self, index: usize, sample: &Sample) -> Result<Vec<(String, bool)>> {
+        let is_all = self.loss == LossOn::All;
+        Ok(match sample {
+            Sample::Text(text) => vec![(text.clone(), true)],
+            Sample::Completion { prompt, completion } => {
+                vec![(prompt.clone(), is_all), (completion.clone(), true)]
             }
-        },
-    })
+            Sample::Chat(chat) => {
+                let renderer = self.renderer.as_ref();
+                let renderer = renderer.ok_or_else(|| self.no_template(index))?;
+                match is_all {
+                    true => vec![(renderer.whole(chat)?, true)],
+                    false => renderer.pieces(chat)?,
+                }
+            }
+        })
+    }
+
+    fn no_template(&self, index: usize) -> Error {
+        Error::Samples {
+            name: self.name.to_owned(),
+            reason: format!(
+                "sample {} is a chat, and the tokenizer {} has no template for chats, needs data.chat_template = \"FILE\"",
+                index + 1,
+                self.tokenizer.name()
+            ),
+        }
+    }
 }
 
 /// The samples of a source.

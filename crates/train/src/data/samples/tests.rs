@@ -1,3 +1,4 @@
+use super::columns::NO_TARGET;
 use super::*;
 use crate::batches::Values;
 use proptest::prelude::*;
@@ -109,6 +110,56 @@ fn a_validation_weighs_all_its_tokens_alike() {
     assert_eq!(
         samples.validation(0, 1..3).unwrap(),
         samples.validation(0, 1..3).unwrap()
+    );
+}
+
+// What the refusal advises.
+#[cfg(feature = "tokenizers")]
+#[test]
+fn a_template_that_rewrites_messages_trains_on_all_tokens() {
+    use crate::data::{Chat, ChatTemplate};
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("forgets.jinja");
+    std::fs::write(
+        &path,
+        "{% for m in messages %}{{ m.content if loop.last else '-' }}{% endfor %}",
+    )
+    .unwrap();
+    let tokenizer = Tokenizer::bytes().with_chat(Some(ChatTemplate::read(&path).unwrap()));
+    let messages = ["user", "assistant", "user", "assistant"];
+    let chat = Sample::Chat(Chat {
+        messages: messages.map(|role| Chat::message(role, "ab")).to_vec(),
+        tools: None,
+    });
+    let open = |loss| {
+        let content = Content::Samples {
+            name: "a.jsonl".into(),
+            samples: vec![chat.clone(); 2],
+        };
+        Samples::new(content, None, &tokenizer, (&settings(8, 1), loss))
+    };
+    let refused = open(LossOn::Answers).unwrap_err().to_string();
+    assert!(
+        refused.ends_with("needs data.loss_on = \"all\""),
+        "{refused}"
+    );
+    let rows = open(LossOn::All).unwrap().training(0, 0..1).unwrap();
+    assert_eq!(ids(&rows, "targets")[..5], [45, 45, 97, 98, NONE]);
+}
+
+#[test]
+fn nothing_is_no_data() {
+    let settings = settings(8, 1);
+    let refused = Samples::new(
+        content(&[]),
+        None,
+        &Tokenizer::bytes(),
+        (&settings, LossOn::All),
+    );
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "data: a.jsonl: found no sample for validation, needs at least 1"
     );
 }
 

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use hal::files;
 use serde_json::{Map, Value};
 
-use super::MOST_TEXT_BYTES;
+use super::{MOST_TEXT_BYTES, text};
 use crate::data::{Error, Result};
 
 /// What one line holds.
@@ -13,7 +12,7 @@ use crate::data::{Error, Result};
 pub enum Sample {
     /// `{"text": "..."}`: a document.
     Text(String),
-    /// `{"prompt": "...", "completion": "..."}`: a text and how it goes on.
+    /// `{"prompt": "...", "completion": "..."}`: a text and its continuation.
     Completion {
         /// What is given.
         prompt: String,
@@ -33,15 +32,19 @@ pub struct Chat {
     pub tools: Option<Value>,
 }
 
+impl Chat {
+    /// A message of this role: `system`, `user` or `assistant`.
+    pub fn message(role: &str, content: &str) -> Map<String, Value> {
+        let keys = [("role", role), ("content", content)];
+        let keys = keys.map(|(key, text)| (key.to_owned(), Value::from(text)));
+        keys.into_iter().collect()
+    }
+}
+
 /// Reads every line that is not blank.
 pub(super) fn read(path: &Path) -> Result<Vec<Sample>> {
-    let bytes =
-        files::read(path, MOST_TEXT_BYTES).map_err(|error| Error::io("reading", path, error))?;
+    let text = text(path, MOST_TEXT_BYTES)?;
     let name = path.display().to_string();
-    let text = std::str::from_utf8(&bytes).map_err(|error| Error::InvalidUtf8 {
-        name: name.clone(),
-        position: error.valid_up_to(),
-    })?;
     let lines = text.lines().enumerate();
     let samples: Vec<Sample> = lines
         .filter(|(_, line)| !line.trim().is_empty())
@@ -66,10 +69,10 @@ fn parsed(line: &str) -> Result<Sample, String> {
         has("prompt") || has("completion"),
         has("messages"),
     ) {
-        (true, false, false) => text(&mut keys, "text").map(Sample::Text),
+        (true, false, false) => text_of(&mut keys, "text").map(Sample::Text),
         (false, true, false) => Ok(Sample::Completion {
-            prompt: text(&mut keys, "prompt")?,
-            completion: text(&mut keys, "completion")?,
+            prompt: text_of(&mut keys, "prompt")?,
+            completion: text_of(&mut keys, "completion")?,
         }),
         (false, false, true) => chat(&mut keys).map(Sample::Chat),
         _ => {
@@ -79,7 +82,7 @@ fn parsed(line: &str) -> Result<Sample, String> {
     }
 }
 
-fn text(keys: &mut Map<String, Value>, key: &str) -> Result<String, String> {
+fn text_of(keys: &mut Map<String, Value>, key: &str) -> Result<String, String> {
     match keys.remove(key) {
         Some(Value::String(text)) => Ok(text),
         Some(other) => Err(format!("`{key}` is {}, needs a text", kind(&other))),

@@ -1,13 +1,21 @@
 //! Templates of chats: from messages to the text that a model reads.
 
+#[cfg(feature = "tokenizers")]
+mod jinja;
+#[cfg(not(feature = "tokenizers"))]
+#[path = "chat/no_jinja.rs"]
+mod jinja;
+mod pieces;
+
 use std::path::{Path, PathBuf};
 
-use hal::files;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::MOST_BYTES;
-use crate::data::{Chat, Error, Result};
+use crate::data::{Chat, Error, Result, text};
+use jinja::Compiled;
+pub(in crate::data) use pieces::Renderer;
 
 /// The files beside a `tokenizer.json` that hold a template: the second wins, as in the library transformers.
 const SETTINGS_FILE: &str = "tokenizer_config.json";
@@ -77,7 +85,7 @@ impl ChatTemplate {
     }
 
     fn of_text(path: &Path, settings: Settings) -> Result<ChatTemplate> {
-        let text = text(path)?;
+        let text = text(path, MOST_BYTES)?;
         ChatTemplate::new(path, text, &settings)
     }
 
@@ -104,7 +112,7 @@ impl ChatTemplate {
             bos_token: token_text(&settings.bos_token),
             eos_token: token_text(&settings.eos_token),
         };
-        jinja::check(&found.template).map_err(|reason| fault(path, &reason))?;
+        Compiled::new(&found.template).map_err(|reason| fault(path, &reason))?;
         Ok(found)
     }
 
@@ -124,14 +132,11 @@ impl ChatTemplate {
     /// As [`render`](ChatTemplate::render).
     pub fn after_answer(&self) -> Result<Option<String>> {
         const ANSWER: &str = "an answer";
-        let message = |role: &str, content: &str| {
-            let keys = [("role", role), ("content", content)];
-            keys.map(|(key, text)| (key.to_owned(), Value::from(text)))
-                .into_iter()
-                .collect()
-        };
         let chat = Chat {
-            messages: vec![message("user", "a question"), message("assistant", ANSWER)],
+            messages: vec![
+                Chat::message("user", "a question"),
+                Chat::message("assistant", ANSWER),
+            ],
             tools: None,
         };
         let text = self.render(&chat, 2, false)?;
@@ -156,58 +161,31 @@ impl ChatTemplate {
 
     /// The text of the first `messages` messages of a chat; with `answers`, up to where the next answer begins.
     ///
+    /// # Cost
+    /// Compiles the template first.
     /// # Errors
     /// [`Error::Template`] for messages that the template refuses.
     pub fn render(&self, chat: &Chat, messages: usize, answers: bool) -> Result<String> {
-        let known = serde_json::json!({
-            "messages": chat.messages[..messages],
-            "tools": chat.tools,
-            "add_generation_prompt": answers,
-            "bos_token": self.bos_token,
-            "eos_token": self.eos_token,
-        });
-        jinja::render(&self.template, known).map_err(|reason| Error::Template {
-            name: self.name.clone(),
-            reason,
-        })
+        self.renderer()?.render(chat, messages, answers)
     }
 
-    /// The text of a chat, in pieces, of which those that an assistant has written count.
+    /// The same for many chats.
     ///
     /// # Errors
-    /// As [`render`](ChatTemplate::render), and for a template that writes earlier messages otherwise once others follow: no
-    /// piece of its text is then an answer's.
-    pub(in crate::data) fn pieces(&self, chat: &Chat) -> Result<Vec<(String, bool)>> {
-        let whole = self.render(chat, chat.messages.len(), false)?;
-        let (mut pieces, mut at) = (Vec::new(), 0);
-        for (index, message) in chat.messages.iter().enumerate() {
-            if message["role"] != "assistant" {
-                continue;
-            }
-            let prompt = self.render(chat, index, true)?;
-            let answered = self.render(chat, index + 1, false)?;
-            let is_kept = whole.starts_with(&answered) && answered.starts_with(&prompt);
-            if !is_kept || prompt.len() < at {
-                let number = index + 1;
-                let reason = format!(
-                    "it writes the messages before message {number} otherwise once others follow, so answers cannot be told \
-                     from the rest, needs data.loss_on = \"all\""
-                );
-                return Err(fault(Path::new(&self.name), &reason));
-            }
-            pieces.push((whole[at..prompt.len()].to_owned(), false));
-            pieces.push((whole[prompt.len()..answered.len()].to_owned(), true));
-            at = answered.len();
-        }
-        pieces.push((whole[at..].to_owned(), false));
-        Ok(pieces)
+    /// [`Error::Template`] in a build without the feature `tokenizers`.
+    pub(in crate::data) fn renderer(&self) -> Result<Renderer<'_>> {
+        let compiled = Compiled::new(&self.template);
+        Ok(Renderer {
+            template: self,
+            compiled: compiled.map_err(|reason| fault(Path::new(&self.name), &reason))?,
+        })
     }
 }
 
 impl Settings {
     /// `None` if there is no such file.
     fn read(path: &Path) -> Result<Option<Settings>> {
-        match text(path) {
+        match text(path, MOST_BYTES) {
             Ok(text) => {
                 let settings = serde_json::from_str(&text);
                 settings.map(Some).map_err(|error| fault(path, &error))
@@ -227,76 +205,10 @@ fn token_text(token: &Option<Value>) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-fn text(path: &Path) -> Result<String> {
-    let bytes = files::read(path, MOST_BYTES).map_err(|error| Error::io("reading", path, error))?;
-    String::from_utf8(bytes).map_err(|error| Error::InvalidUtf8 {
-        name: path.display().to_string(),
-        position: error.utf8_error().valid_up_to(),
-    })
-}
-
 fn fault(path: &Path, reason: &dyn std::fmt::Display) -> Error {
     Error::Template {
         name: path.display().to_string(),
         reason: reason.to_string(),
-    }
-}
-
-/// Jinja's language as the library transformers sets it up.
-#[cfg(feature = "tokenizers")]
-mod jinja {
-    use minijinja::{Environment, Error, ErrorKind, syntax::SyntaxConfig, value::Serde};
-    use serde_json::Value;
-
-    /// Instructions of a template before it is stopped: a few hundred for each message are usual.
-    const MOST_INSTRUCTIONS: u64 = 10_000_000;
-
-    fn environment() -> Result<Environment<'static>, Error> {
-        let mut environment = Environment::new();
-        let mut syntax = SyntaxConfig::builder();
-        environment.set_syntax(syntax.trim_blocks(true).lstrip_blocks(true).build()?);
-        environment.set_fuel(Some(MOST_INSTRUCTIONS));
-        environment
-            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_function("raise_exception", |reason: String| {
-            Err::<(), _>(Error::new(ErrorKind::InvalidOperation, reason))
-        });
-        Ok(environment)
-    }
-
-    pub(super) fn check(template: &str) -> Result<(), String> {
-        let checked = environment().and_then(|known| known.template_from_str(template).map(drop));
-        checked.map_err(|error| sentence(&error))
-    }
-
-    pub(super) fn render(template: &str, known: Value) -> Result<String, String> {
-        let rendered = environment().and_then(|jinja| jinja.render_str(template, Serde(known)));
-        rendered.map_err(|error| sentence(&error))
-    }
-
-    fn sentence(error: &Error) -> String {
-        let place = error
-            .line()
-            .map_or(String::new(), |line| format!(" (line {line})"));
-        match error.detail() {
-            Some(detail) => format!("{detail}{place}"),
-            None => format!("{}{place}", error.kind()),
-        }
-    }
-}
-
-#[cfg(not(feature = "tokenizers"))]
-mod jinja {
-    use serde_json::Value;
-
-    const NEEDS: &str = "found a build without the feature `tokenizers`, needs one with it: cargo build --features tokenizers";
-
-    pub(super) fn check(_template: &str) -> Result<(), String> {
-        Err(NEEDS.to_owned())
-    }
-
-    pub(super) fn render(_template: &str, _known: Value) -> Result<String, String> {
-        Err(NEEDS.to_owned())
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use hal::files;
 use serde::{Deserialize, Serialize};
 
 use super::{ChatTemplate, MOST_BYTES, SEPARATOR, Tokenizer};
 use crate::{
     checkpoint::Reader,
-    data::{Content, Error, Result, Sample},
+    data::{Content, Error, Result, Sample, text},
 };
 
 /// The tokenizer to make; the character table and the file are read only when it is made.
@@ -64,12 +63,7 @@ impl TokenizerChoice {
             TokenizerChoice::Characters => Err(misfit("characters without a text", "one")),
             TokenizerChoice::File(path) => {
                 let name = path.display().to_string();
-                let json = files::read(path, MOST_BYTES)
-                    .map_err(|error| Error::io("reading", path, error))?;
-                let json = String::from_utf8(json).map_err(|error| Error::InvalidUtf8 {
-                    name: name.clone(),
-                    position: error.utf8_error().valid_up_to(),
-                })?;
+                let json = text(path, MOST_BYTES)?;
                 Ok(Tokenizer::json(&name, &json)?.with_chat(ChatTemplate::beside(path)?))
             }
             TokenizerChoice::Ids(0) => Err(misfit("ids of 0 tokens", "a vocabulary of at least 1")),

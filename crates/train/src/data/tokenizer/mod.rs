@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{Result, Tokens};
 use characters::CharacterTable;
 pub use chat::ChatTemplate;
+pub(super) use chat::Renderer;
 pub use choice::TokenizerChoice;
 use json::JsonTokenizer;
 use saved::Saved;

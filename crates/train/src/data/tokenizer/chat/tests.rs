@@ -1,5 +1,5 @@
 use super::*;
-use serde_json::{Map, json};
+use serde_json::json;
 use std::fs;
 
 const CHATML: &str = "{%- for message in messages %}
@@ -11,12 +11,7 @@ const CHATML: &str = "{%- for message in messages %}
 ";
 
 fn chat(messages: &[(&str, &str)]) -> Chat {
-    let message = |(role, content): &(&str, &str)| {
-        let mut keys = Map::new();
-        keys.insert("role".into(), json!(role));
-        keys.insert("content".into(), json!(content));
-        keys
-    };
+    let message = |(role, content): &(&str, &str)| Chat::message(role, content);
     Chat {
         messages: messages.iter().map(message).collect(),
         tools: None,
@@ -38,7 +33,12 @@ fn what_an_assistant_writes_counts() {
         ("user", "so"),
         ("assistant", "no"),
     ]);
-    let pieces = of(CHATML).unwrap().pieces(&chat).unwrap();
+    let pieces = of(CHATML)
+        .unwrap()
+        .renderer()
+        .unwrap()
+        .pieces(&chat)
+        .unwrap();
     let counted: Vec<&str> = pieces
         .iter()
         .filter(|piece| piece.1)
@@ -62,7 +62,13 @@ fn a_template_that_rewrites_earlier_messages_tells_no_answers() {
         ("user", "c"),
         ("assistant", "d"),
     ]);
-    let error = of(forgets).unwrap().pieces(&chat).unwrap_err().to_string();
+    let error = of(forgets)
+        .unwrap()
+        .renderer()
+        .unwrap()
+        .pieces(&chat)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("before message 2 otherwise once others follow"),
         "{error}"
