@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A run killed at random moments, while it writes a checkpoint behind each step, leaves only complete checkpoints, among them
-# the last one and those that stay for ever, and can be resumed. A run whose disk becomes full ends with one sentence and
+# the last one and those that stay for ever, and can be resumed; nor does it fall back where the last ones are local. A run whose disk becomes full ends with one sentence and
 # leaves the checkpoints before.
 set -euo pipefail
 fascicle=$PWD/target/release/fascicle
@@ -41,6 +41,26 @@ for grid in x=2,z=2 data=2,pipeline=2; do
   done
   printf 'killed %s times on %s: every checkpoint is complete, the last of step %s\n' "$((rounds / 2))" "$grid" "$steps"
 done
+
+# Local checkpoints of every step, and none of the run's own but those that are recovered.
+run=$dir/local steps=0
+"$fascicle" train "${small[@]}" --grid x=2,data=2 --steps 1 --out "$run" >"$dir/log" 2>&1 || fail 'does not train'
+for round in $(seq $((rounds / 2))); do
+  "$fascicle" train --resume "$run" --steps 1000000 --set training.checkpoint_every=0 --set training.local_checkpoint_every=1 \
+    --set training.local_checkpoint_dir="'$dir/near'" >"$dir/log" 2>&1 &
+  job=$!
+  sleep "0.$((RANDOM % 65 + 15))"
+  kill -9 "$job"
+  wait "$job" 2>/dev/null || true
+  recorded=$(tail -n 1 "$run/metrics.jsonl" | grep -oE '"step":[0-9]+' | grep -oE '[0-9]+')
+  "$fascicle" checkpoint recover "$run" >"$dir/log" 2>&1 || fail "round $round: no recovery"
+  now=$(newest "$run")
+  # The checkpoint of a step is written while the next one runs, and the one before until then.
+  [ "$now" -ge "$steps" ] && [ "$now" -ge $((recorded - 2)) ] || fail "round $round: recovered step $now, needs $steps and $recorded - 2"
+  steps=$now
+done
+[ "$steps" -gt 1 ] || fail "no local checkpoint was ever completed in $rounds rounds"
+printf 'killed %s times with local checkpoints: the last recovered of step %s\n' "$((rounds / 2))" "$steps"
 
 # Room for one checkpoint of this run, not for two.
 mkdir "$dir/full"

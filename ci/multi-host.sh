@@ -72,11 +72,12 @@ printf 'multi-host: a cut link ended the job, and it went on from step %s on one
 ip -n "$hosts_name-2" link set net up
 
 # A supervised run goes on when a host is lost, and on other hosts when their list changes: with every step once, and the
-# weights of a run that nothing disturbed.
+# weights of a run that nothing disturbed. It goes on from the local checkpoints of its hosts, of which the lost one's are lost.
 printf '%s\n' "$hosts_name-1" "$hosts_net.2" >"$dir/hosts"
 hosts_mpirun '{hosts}' '{ranks}'
 hosts_first "$fascicle" supervise --hosts-file "$dir/hosts" --ranks-per-host 2 --probe 20 -- "${launch[@]}" \
-  "$fascicle" train --steps 600 --out "$dir/kept" --auto-resume --timeout 3 "${small[@]}" >"$dir/log" 2>&1 &
+  "$fascicle" train --steps 600 --out "$dir/kept" --auto-resume --timeout 3 "${small[@]}" --set training.checkpoint_every=100 \
+  --set training.local_checkpoint_every=1 --set training.local_checkpoint_dir="'$dir/near'" >"$dir/log" 2>&1 &
 job=$!
 # Waits for the n-th start, and for its first checkpoint.
 started() {
@@ -88,7 +89,9 @@ started() {
 }
 started 1
 ip -n "$hosts_name-2" link set net down
+rm -rf "$dir"/near/*/node-00001
 started 2
+grep -q 'the nodes have kept a checkpoint of step' "$dir/log" || fail 'a supervised run: no local checkpoint was used'
 grep -q "supervise: $hosts_net.2 is left out: no report" "$dir/log" || fail 'a supervisor does not say which host is lost'
 printf '%s\n' "$hosts_name-1" "$hosts_net.3" >"$dir/hosts"
 started 3

@@ -64,7 +64,7 @@ impl Rank {
 
     fn writer(&self, dir: &Path, disk: &Arc<Gated>) -> train::Result<CheckpointWriter> {
         let disk: Arc<dyn Disk> = disk.clone();
-        Ok(CheckpointWriter::new(&self.trainer, dir, ALL)?.on(disk))
+        CheckpointWriter::on(&self.trainer, dir, ALL, disk)
     }
 
     fn step(&mut self) -> train::Result<f64> {

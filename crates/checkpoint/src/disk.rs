@@ -84,7 +84,7 @@ pub trait Disk: fmt::Debug + Send + Sync {
 }
 
 /// A file being written.
-pub trait Stored: Write {
+pub trait Stored: Write + Send {
     /// Makes the written bytes survive a power cut.
     ///
     /// # Errors

@@ -42,16 +42,7 @@ impl Reader {
     /// Opens the checkpoint at exactly that path; errors offer no alternative.
     pub(crate) fn open_exactly(path: &Path) -> Result<Reader> {
         let damaged = |fault| Error::damaged(path, fault);
-        let manifest = path.join(MANIFEST);
-        let read = || {
-            own_length(&manifest)?;
-            files::read(&manifest, MOST_MANIFEST_BYTES)
-        };
-        let bytes = read().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => damaged(Fault::NoManifest),
-            _ => Error::io("reading", &manifest)(error),
-        })?;
-        let manifest = Manifest::decode(&bytes).map_err(damaged)?;
+        let manifest = Manifest::decode(&read_manifest(path)?).map_err(damaged)?;
         let files = manifest.files.iter().map(|_| OnceLock::new()).collect();
         let reader = Reader {
             path: path.to_owned(),
@@ -205,8 +196,21 @@ impl Reader {
     }
 }
 
+/// The text of the manifest in a checkpoint's folder.
+pub(crate) fn read_manifest(path: &Path) -> Result<Vec<u8>> {
+    let manifest = path.join(MANIFEST);
+    let read = || {
+        own_length(&manifest)?;
+        files::read(&manifest, MOST_MANIFEST_BYTES)
+    };
+    read().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::damaged(path, Fault::NoManifest),
+        _ => Error::io("reading", &manifest)(error),
+    })
+}
+
 /// The length of a regular file that is no link.
-fn own_length(path: &Path) -> io::Result<u64> {
+pub(crate) fn own_length(path: &Path) -> io::Result<u64> {
     let metadata = fs::symlink_metadata(path)?;
     files::check(&metadata).map(|()| metadata.len())
 }

@@ -137,13 +137,8 @@ struct Output<'a> {
 
 impl<'a> Output<'a> {
     fn new(file: Box<dyn Stored>, path: &'a Path, total: u64) -> Self {
-        let summed = Summed {
-            file,
-            hasher: crc32fast::Hasher::new(),
-            bytes: 0,
-        };
         Output {
-            file: BufWriter::with_capacity(BUFFER_BYTES, summed),
+            file: BufWriter::with_capacity(BUFFER_BYTES, Summed::new(file)),
             path,
             total,
         }
@@ -172,10 +167,9 @@ impl<'a> Output<'a> {
         }
         self.file
             .flush()
-            .and_then(|()| self.file.get_mut().file.sync())
+            .and_then(|()| self.file.get_mut().sync())
             .map_err(|source| self.failed(source))?;
-        let summed = self.file.get_ref();
-        Ok((summed.bytes, summed.hasher.clone().finalize()))
+        Ok(self.file.get_ref().written())
     }
 
     fn emit(&mut self, bytes: &[u8]) -> Result<()> {
@@ -189,10 +183,30 @@ impl<'a> Output<'a> {
     }
 }
 
-struct Summed {
+/// A file, with the length and the CRC-32 of what was written to it.
+pub(crate) struct Summed {
     file: Box<dyn Stored>,
     hasher: crc32fast::Hasher,
     bytes: u64,
+}
+
+impl Summed {
+    pub(crate) fn new(file: Box<dyn Stored>) -> Summed {
+        Summed {
+            file,
+            hasher: crc32fast::Hasher::new(),
+            bytes: 0,
+        }
+    }
+
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    /// The number of bytes written, and their CRC-32.
+    pub(crate) fn written(&self) -> (u64, u32) {
+        (self.bytes, self.hasher.clone().finalize())
+    }
 }
 
 impl Write for Summed {

@@ -80,9 +80,27 @@ impl Writer {
     /// [`Error::Damaged`] if a shard file does not have its full length; [`Error::NoSpace`] or [`Error::Io`] if the
     /// disk refuses, and for a manifest that no [`Reader`](crate::Reader) accepts, above 256 MiB. The written files are
     /// then removed, and existing checkpoints stay.
-    pub fn commit(mut self, records: Vec<ShardRecord>, sections: Sections) -> Result<PathBuf> {
+    pub fn commit(self, records: Vec<ShardRecord>, sections: Sections) -> Result<PathBuf> {
         let manifest = manifest(self.step, records, sections)?;
-        self.check_files(&manifest)?;
+        self.commit_copies(&manifest)
+    }
+
+    /// As [`commit`](Writer::commit), for the folder of a node that holds some of the files: the manifest lists those of all
+    /// nodes, and whether they are here is not checked.
+    ///
+    /// # Errors
+    /// As [`commit`](Writer::commit).
+    pub fn commit_part(self, records: Vec<ShardRecord>, sections: Sections) -> Result<PathBuf> {
+        let manifest = manifest(self.step, records, sections)?;
+        self.complete(&manifest)
+    }
+
+    pub(crate) fn commit_copies(self, manifest: &Manifest) -> Result<PathBuf> {
+        self.check_files(manifest)?;
+        self.complete(manifest)
+    }
+
+    fn complete(mut self, manifest: &Manifest) -> Result<PathBuf> {
         self.write_manifest(&manifest.encode())?;
         self.disk
             .sync_dir(&self.writing)

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`main`] (arguments in, exit status out), `commands` (one file for each), `overrides`
 //! and `sets` (flags that override a configuration), `inputs` and `corpus` (a checked configuration, and where its
-//! text comes from), `launcher` and `ranks` (what starts and runs the ranks), `report`, `progress` and `ending` (what a person sees of a run),
+//! text comes from), `recovery` (what the nodes of a run have kept), `launcher` and `ranks` (what starts and runs the ranks), `report`, `progress` and `ending` (what a person sees of a run),
 //! `explain` and `timeline` (a step explained), `supervise` (a run that is restarted when it fails), `failure` (how a command ends).
 //!
 //! Results go to stdout and everything for people to stderr; `--json` makes results readable for programs.
@@ -30,6 +30,7 @@ mod past_run;
 mod planned;
 mod progress;
 mod ranks;
+mod recovery;
 mod registry;
 mod report;
 mod run_dir;

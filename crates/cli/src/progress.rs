@@ -40,6 +40,7 @@ struct BarState {
     tokens_per_step: u64,
     bar: Option<ProgressBar>,
     last_line: Option<Instant>,
+    has_told_local: bool,
 }
 
 impl Progress {
@@ -51,6 +52,7 @@ impl Progress {
             tokens_per_step: 0,
             bar: None,
             last_line: None,
+            has_told_local: false,
         };
         Progress {
             facts: Some(facts),
@@ -67,6 +69,7 @@ impl Progress {
             tokens_per_step: 0,
             bar: stderr().is_terminal().then(|| bar(first_step, num_steps)),
             last_line: None,
+            has_told_local: false,
         };
         past.iter().for_each(|record| state.count_another(record));
         if let Some(last) = past.last() {
@@ -149,6 +152,17 @@ impl Observer for Progress {
             false => String::new(),
         };
         self.say(&format!("checkpoint {}{waited}", done.path.display()));
+    }
+
+    // One of many: told once, so that a person knows where they are.
+    fn local_checkpoint(&self, done: &CheckpointDone) {
+        if !std::mem::replace(&mut self.state().has_told_local, true) {
+            self.say(&format!(
+                "local checkpoint of step {}: {} on this node, kept until the next; later ones are not reported",
+                done.step,
+                done.path.display()
+            ));
+        }
     }
 
     fn trouble(&self, error: &train::Error) {
@@ -274,6 +288,7 @@ mod tests {
             tokens_per_step: 2048,
             bar: None,
             last_line: None,
+            has_told_local: false,
         };
         assert_eq!(
             state.sentence(&record(1, None)),

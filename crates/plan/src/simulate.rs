@@ -48,9 +48,9 @@ pub struct Stage {
     pub breakdown: Breakdown,
     /// The memory of its tensors.
     pub memory: MemoryUse,
-    /// Bytes of the host's memory that a copy for a checkpoint takes.
+    /// Bytes of the host's memory that copies for checkpoints take.
     pub snapshot_bytes: usize,
-    /// Whether ranks compute on hosts, where that copy lies beside the tensors.
+    /// Whether ranks compute on hosts, where those copies lie beside the tensors.
     pub is_on_host: bool,
     /// What its collectives moved in the step.
     pub counters: Counters,
@@ -70,7 +70,7 @@ impl Stage {
 }
 
 impl Outcome {
-    /// Bytes on the fullest rank; on hosts, with the copy for a checkpoint.
+    /// Bytes on the fullest rank; on hosts, with the copies for checkpoints.
     pub fn memory(&self) -> usize {
         let bytes = |stage: &Stage| match stage.is_on_host {
             true => stage.memory.peak + stage.snapshot_bytes,
@@ -79,7 +79,7 @@ impl Outcome {
         self.stages.iter().map(bytes).max().unwrap_or(0)
     }
 
-    /// The most bytes of the host's memory that a rank's copy for a checkpoint takes.
+    /// The most bytes of the host's memory that a rank's copies for checkpoints take.
     pub fn snapshot_bytes(&self) -> usize {
         let bytes = self.stages.iter().map(|stage| stage.snapshot_bytes);
         bytes.max().unwrap_or(0)
@@ -271,7 +271,8 @@ impl Job {
         let context = Context::new(world, self.grid, device.clone(), self.config.settings())?;
         context.describe_machine(self.costs.machine().clone().into());
         let mut trainer = self.config.trainer(&context)?;
-        let snapshot_bytes = trainer.snapshot_bytes();
+        let copies = self.config.training.checkpoint_copies();
+        let snapshot_bytes = copies * trainer.snapshot_bytes();
         let before = device.memory_use().in_use;
         let _snapshot = self.snapshot(&device, snapshot_bytes)?;
         let copy = device.memory_use().in_use - before;

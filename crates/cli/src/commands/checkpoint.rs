@@ -1,4 +1,4 @@
-//! `fascicle checkpoint`: inspect, verify, digest, compare, audit, reshard, import or export checkpoints.
+//! `fascicle checkpoint`: inspect, verify, digest, compare, audit, recover, reshard, import or export checkpoints.
 
 mod audit;
 mod converted;
@@ -11,7 +11,7 @@ use crate::{
     failure::{Failure, Outcome},
     launcher,
     numbers::counted,
-    output,
+    output, recovery,
 };
 use clap::Subcommand;
 use grid::{Degrees, Grid};
@@ -82,6 +82,15 @@ pub(crate) enum Checkpoint {
     /// training.reproducible = "grid" any grid will do, and the default is one rank; otherwise the audit computes on B's
     /// grid. Exits with status 0 and the digest if B is confirmed, and with status 1 and the differences if it is refuted.
     Audit(Box<audit::Audit>),
+    /// Copy the newest local checkpoint of a run from its nodes into its folder
+    ///
+    /// Every byte is compared with the checksums that were written, and a damaged file is taken from the other node that has it.
+    /// A resumed run does this first; alone it serves before nodes are given back. Start it on the nodes of the run, one process
+    /// or more on each: srun --ntasks-per-node=1 fascicle checkpoint recover RUN
+    Recover {
+        /// A run directory
+        run: PathBuf,
+    },
     /// Rewrite a checkpoint as another grid would have written it
     Reshard {
         /// A checkpoint or a run directory
@@ -118,7 +127,7 @@ struct Written<'a> {
 impl Checkpoint {
     /// Does it.
     pub(crate) fn run(&self, registry: &Registry) -> Outcome {
-        if !matches!(self, Checkpoint::Audit(_)) {
+        if !matches!(self, Checkpoint::Audit(_) | Checkpoint::Recover { .. }) {
             launcher::refuse_many("checkpoint")?;
         }
         match self {
@@ -143,6 +152,10 @@ impl Checkpoint {
             }
             Checkpoint::Audit(audit) => audit.run(registry),
             Checkpoint::Diff { a, b, json } => digest::compare(&open(a)?, &open(b)?, *json),
+            Checkpoint::Recover { run } => {
+                recovery::recover(run)?;
+                output::result(&open(run)?.path().display().to_string())
+            }
             Checkpoint::Reshard {
                 dir,
                 grid,

@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Generate(generate::Generate),
     /// Find the best grid for a machine, and predict its speed and memory
     Plan(Box<plan::Plan>),
-    /// Inspect, verify, digest, compare, audit, reshard or export checkpoints
+    /// Inspect, verify, digest, compare, audit, recover, reshard, import or export checkpoints
     #[command(subcommand)]
     Checkpoint(checkpoint::Checkpoint),
     /// Show the progress of a run that another process trains, until it ends

@@ -13,6 +13,7 @@ use crate::{
     planned::{planned, settle_memory},
     progress::Progress,
     ranks::Team,
+    recovery,
     report::Facts,
     run_dir,
 };
@@ -31,7 +32,7 @@ use train::{
     checkpoint::{Error, Reader},
     data::Tokenizer,
     generate::{Generator, GeneratorOptions, Request, configured, load, text},
-    run::{Resume, Run, recording, settle_bits},
+    run::{Resume, Run, has_local_checkpoints, recording, settle_bits},
 };
 
 /// Approximate number of characters that a trained model writes at the end.
@@ -105,6 +106,11 @@ impl Train {
     /// Trains, or explains a step.
     pub(crate) fn run(&self, registry: &Registry) -> Outcome {
         let driver = device::preferred(&registry.drivers)?;
+        if !self.explain
+            && let Some(dir) = self.begins_again()
+        {
+            recovery::recover(dir)?;
+        }
         let from = self.from()?;
         let (mut config, opened) = self.prepare(&registry.families, from.as_ref())?;
         if self.plan {
@@ -424,17 +430,24 @@ fn sample_tokens(tokenizer: &Tokenizer) -> usize {
     }
 }
 
-// Adds the command that resumes a failed run, if the run has a checkpoint.
+// Adds the command that resumes a failed run, if the run or its nodes have a checkpoint.
 fn with_way_on(failure: Failure, dir: &Path) -> Failure {
-    match (failure, Reader::open(dir)) {
-        (Failure::Run(text), Ok(reader)) => {
-            let (dir, path) = (dir.display(), reader.path().display());
-            Failure::Run(format!(
-                "{text}\nthe last checkpoint is {path}; to resume: fascicle train --resume {dir}"
-            ))
-        }
-        (failure, _) => failure,
-    }
+    let Failure::Run(text) = failure else {
+        return failure;
+    };
+    let has = match (Reader::open(dir), has_local_checkpoints(dir)) {
+        (Ok(reader), false) => format!("the last checkpoint is {}", reader.path().display()),
+        (Ok(reader), true) => format!(
+            "the last checkpoint is {}, or a newer local one of the nodes",
+            reader.path().display()
+        ),
+        (Err(_), true) => "the nodes may have kept a local checkpoint".into(),
+        (Err(_), false) => return Failure::Run(text),
+    };
+    let dir = dir.display();
+    Failure::Run(format!(
+        "{text}\n{has}; to resume: fascicle train --resume {dir}"
+    ))
 }
 
 // Columns of the terminal, if the shell reports them.

@@ -1,6 +1,8 @@
 //! The sections of a configuration.
 
-use super::{BitsChoice, Numbers, OrderChoice, OverlapNames, check_counts, check_numbers};
+use super::{
+    BitsChoice, Numbers, OrderChoice, OverlapNames, check_counts, check_numbers, check_path,
+};
 use crate::{
     Error, Result,
     data::{LossOn, OrderMode, TokenType, TokenizerChoice},
@@ -12,7 +14,10 @@ use parallel::{
     memory::Segments, pipeline::ScheduleKind,
 };
 use serde::{Deserialize, Serialize};
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use tensor::DType;
 
 crate::section! {
@@ -170,6 +175,11 @@ crate::section! {
         /// Whether checkpoints are written while the next steps run: a step then waits only for a copy of weights and state to
         /// the host's memory. Otherwise it waits for the disk.
         pub checkpoint_async: bool,
+        /// Steps from one local checkpoint to the next, which each node keeps for itself and for a partner node. 0 means none.
+        pub local_checkpoint_every: u64,
+        /// Where nodes keep them: a folder of the same path on every node, on a disk of its own or in its memory, such as
+        /// `/dev/shm`. Each node needs room for two checkpoints of its ranks and of its partner's.
+        pub local_checkpoint_dir: Option<PathBuf>,
         /// Number of newest checkpoints that are kept; at least one is.
         pub keep_checkpoints: usize,
         /// Steps from one checkpoint that is kept for ever to the next; these steps have a checkpoint whatever
@@ -232,6 +242,8 @@ impl Default for TrainingConfig {
             validation_batches: 8,
             checkpoint_every: 200,
             checkpoint_async: true,
+            local_checkpoint_every: 0,
+            local_checkpoint_dir: None,
             keep_checkpoints: 3,
             keep_every: 0,
             keep_best: false,
@@ -256,8 +268,9 @@ impl TrainingConfig {
     ///
     /// # Errors
     /// [`Error::Setting`] for the first count of 0 or beyond its bound, rate that is not a positive number, negative decay,
-    /// norm or lowest rate, or share outside [0, 1).
+    /// norm or lowest rate, or share outside [0, 1), and for local checkpoints without a folder that means the same on every node.
     pub fn check(&self) -> Result<()> {
+        self.check_local_checkpoints()?;
         check_counts(
             "training",
             &[
@@ -286,6 +299,35 @@ impl TrainingConfig {
                 ("adafactor_decay", self.adafactor_decay, Numbers::Share),
             ],
         )
+    }
+
+    /// Steps from one local checkpoint to the next, and where nodes keep them; nothing if there are none.
+    pub fn local_checkpoints(&self) -> Option<(u64, &Path)> {
+        let dir = self.local_checkpoint_dir.as_deref();
+        dir.map(|dir| (self.local_checkpoint_every, dir))
+            .filter(|(every, _)| *every > 0)
+    }
+
+    /// Copies of what a rank writes that lie in the host's memory at a time: one for each kind of checkpoint.
+    pub fn checkpoint_copies(&self) -> usize {
+        1 + usize::from(self.local_checkpoints().is_some())
+    }
+
+    fn check_local_checkpoints(&self) -> Result<()> {
+        let (key, dir) = ("training.local_checkpoint_dir", &self.local_checkpoint_dir);
+        check_path(key, dir.as_deref())?;
+        match dir {
+            None if self.local_checkpoint_every > 0 => {
+                let every = self.local_checkpoint_every;
+                let found = format!("none, with training.local_checkpoint_every = {every}");
+                Err(Error::setting(key, found, "a folder of every node"))
+            }
+            Some(dir) if !dir.is_absolute() => {
+                let needed = "a path from the root, which is the same on every node";
+                Err(Error::setting(key, dir.display(), needed))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The optimiser, with its rates.

@@ -23,7 +23,7 @@ use tensor::Device;
 
 /// Keys outside of [`FREE_TABLES`] that decide neither a loss nor a weight where sums are reproducible on any grid. The content
 /// of the data is compared by its fingerprint.
-pub const IDLE_KEYS: [&str; 18] = [
+pub const IDLE_KEYS: [&str; 20] = [
     "data.path",
     "data.extensions",
     "data.token_type",
@@ -32,6 +32,8 @@ pub const IDLE_KEYS: [&str; 18] = [
     "training.validation_batches",
     "training.checkpoint_every",
     "training.checkpoint_async",
+    "training.local_checkpoint_every",
+    "training.local_checkpoint_dir",
     "training.keep_checkpoints",
     "training.keep_every",
     "training.keep_best",

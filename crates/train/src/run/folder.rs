@@ -20,7 +20,7 @@ pub struct RunLock {
 }
 
 impl RunLock {
-    fn take(dir: &Path) -> Result<RunLock> {
+    pub(super) fn take(dir: &Path) -> Result<RunLock> {
         let path = dir.join(".lock");
         let file = File::create(&path).map_err(Error::file(&path))?;
         match file.try_lock() {

@@ -9,6 +9,7 @@ mod bits;
 pub(crate) mod dry;
 mod files;
 mod folder;
+mod local;
 mod observer;
 mod plot;
 pub mod recording;
@@ -25,6 +26,7 @@ mod trace;
 
 pub use bits::settle_bits;
 pub use folder::RunLock;
+pub use local::{has_local_checkpoints, recover_local};
 pub use observer::{Observer, Started, Stop, Summary};
 pub use run::{Resume, Run, run};
 pub use stragglers::{PATIENCE, SlowRank, SpeedRecord};

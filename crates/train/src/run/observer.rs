@@ -25,7 +25,9 @@ pub trait Observer: Send + Sync {
     fn straggler(&self, _rank: &SlowRank, _record: &SpeedRecord) {}
     /// A checkpoint is complete.
     fn checkpoint(&self, _done: &CheckpointDone) {}
-    /// Records, a plot or a trace could not be written or read. The run continues without them.
+    /// A local checkpoint is complete on all nodes.
+    fn local_checkpoint(&self, _done: &CheckpointDone) {}
+    /// Records, a plot, a trace or a local checkpoint could not be written or read. The run continues without it.
     fn trouble(&self, _error: &Error) {}
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FREE_TABLES: [&str; 3] = ["parallel", "device", "placement"];
 
 /// Other keys that a resumed run may change. The data may move: its content is compared.
-pub const FREE_KEYS: [&str; 31] = [
+pub const FREE_KEYS: [&str; 33] = [
     "data.path",
     "data.validation_path",
     "data.chat_template",
@@ -29,6 +29,8 @@ pub const FREE_KEYS: [&str; 31] = [
     "training.validation_batches",
     "training.checkpoint_every",
     "training.checkpoint_async",
+    "training.local_checkpoint_every",
+    "training.local_checkpoint_dir",
     "training.keep_checkpoints",
     "training.keep_every",
     "training.keep_best",

@@ -1,8 +1,8 @@
 //! What a run does around its steps: records, digests, validation, checkpoints.
 
 use super::{
-    Observer, PATIENCE, Run, Stop, Summary, files::RunFiles, plot::LossPlot,
-    stragglers::Stragglers, trace,
+    Observer, PATIENCE, Run, Stop, Summary, files::RunFiles, local::LocalCheckpoints,
+    plot::LossPlot, stragglers::Stragglers, trace,
 };
 use crate::{
     Error, Result,
@@ -28,6 +28,9 @@ pub(super) struct Session<'a> {
     has_told_copies: bool,
     last: Option<Record>,
     writer: CheckpointWriter,
+    local: Option<LocalCheckpoints>,
+    // Whether the last local checkpoint failed, which is told once.
+    has_local_failed: bool,
     plot: LossPlot,
     checkpoint: Option<PathBuf>,
 }
@@ -66,6 +69,7 @@ impl Callback for Session<'_> {
                 self.completed(done)?;
             }
         }
+        self.save_locally(trainer, is_last || is_regular)?;
         Ok(match is_stopped {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -101,15 +105,19 @@ impl<'a> Session<'a> {
             has_told_copies: false,
             last: None,
             writer: CheckpointWriter::new(trainer, &run.dir.join("checkpoints"), retention)?,
+            local: None,
+            has_local_failed: false,
             plot: LossPlot::default(),
             checkpoint: None,
         };
+        let local = LocalCheckpoints::open(run, trainer);
+        session.local = session.tolerate(local)?.flatten();
         if session.is_first {
             let (files, faults) = RunFiles::open(run, first_step);
             session.files = files;
             session.tokens = run.tokens_before(first_step);
             for fault in faults {
-                session.tolerate(Err(fault))?;
+                session.tolerate::<()>(Err(fault))?;
             }
         }
         Ok(session)
@@ -167,7 +175,29 @@ impl<'a> Session<'a> {
         let done = self.writer.finish()?;
         self.completed(done)?;
         let plotted = self.plot.finish();
-        self.tolerate(plotted)
+        self.tolerate(plotted).map(drop)
+    }
+
+    // A run goes on without its local checkpoints: a node that lacks room for them is reported, and they are tried again.
+    fn save_locally(&mut self, trainer: &Trainer, is_saved: bool) -> Result<()> {
+        let Some(local) = &mut self.local else {
+            return Ok(());
+        };
+        match local.after_step(trainer, self.run, is_saved) {
+            Ok(None) => Ok(()),
+            Ok(Some(done)) => {
+                if self.is_first {
+                    self.observer.local_checkpoint(&done);
+                }
+                self.has_local_failed = false;
+                Ok(())
+            }
+            Err(error) if self.has_local_failed && is_dispensable(&error) => Ok(()),
+            Err(error) => {
+                self.has_local_failed = true;
+                self.tolerate::<()>(Err(error)).map(drop)
+            }
+        }
     }
 
     fn completed(&mut self, done: Option<CheckpointDone>) -> Result<()> {
@@ -214,23 +244,19 @@ impl<'a> Session<'a> {
             self.observer.straggler(slow, &record);
         }
         let written = self.files.speeds(&record);
-        self.tolerate(written)
+        self.tolerate(written).map(drop)
     }
 
-    // A run can do without its records, plots and traces: an error in one of these files is reported, on rank 0. Any other
-    // error, such as that of a collective, is returned.
-    fn tolerate(&self, result: Result<()>) -> Result<()> {
+    // What a run can do without is reported if it fails, on rank 0. Any other error, such as that of a collective, is returned.
+    fn tolerate<T>(&self, result: Result<T>) -> Result<Option<T>> {
         match result {
-            Err(
-                error
-                @ (Error::Metrics(_) | Error::File { .. } | Error::Io(_) | Error::Peer { .. }),
-            ) => {
+            Err(error) if is_dispensable(&error) => {
                 if self.is_first {
                     self.observer.trouble(&error);
                 }
-                Ok(())
+                Ok(None)
             }
-            other => other,
+            other => other.map(Some),
         }
     }
 
@@ -246,6 +272,11 @@ impl<'a> Session<'a> {
             known => known,
         };
         let context = trainer.context();
+        let mut snapshot_bytes = self.writer.buffer_bytes();
+        if let Some(local) = self.local {
+            snapshot_bytes += local.buffer_bytes();
+            local.discard(context.world(), self.run)?;
+        }
         Ok(Summary {
             steps,
             loss: last.map_or(f64::NAN, |record| record.loss),
@@ -253,13 +284,21 @@ impl<'a> Session<'a> {
             seconds: begun.elapsed().as_secs_f64(),
             stopped,
             checkpoint: self.checkpoint,
-            peak: PeakMemory::of_all(
-                context.world(),
-                context.device(),
-                self.writer.buffer_bytes(),
-            )?,
+            peak: PeakMemory::of_all(context.world(), context.device(), snapshot_bytes)?,
         })
     }
+}
+
+// Errors of what a run can do without: records, plots, traces and local checkpoints.
+fn is_dispensable(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Metrics(_)
+            | Error::File { .. }
+            | Error::Io(_)
+            | Error::Checkpoint(_)
+            | Error::Peer { .. }
+    )
 }
 
 fn is_due(step: u64, every: u64) -> bool {

@@ -5,6 +5,7 @@
 
 use super::{
     Trainer,
+    local::{LocalFolder, LocalTarget},
     save::{CheckpointFolder, write},
     snapshot::{Snapshot, SnapshotBuffer},
     stored::Attached,
@@ -36,7 +37,7 @@ pub struct CheckpointWriter {
     world: World,
     // The same rank, for the thread.
     beside: World,
-    folder: CheckpointFolder,
+    target: Target,
     behind: Option<Behind>,
     // Unless the thread has it.
     buffer: SnapshotBuffer,
@@ -52,6 +53,13 @@ pub struct CheckpointDone {
     pub step: u64,
     /// How long this rank waited for the disk instead of training.
     pub waited: Duration,
+}
+
+/// Where checkpoints are written.
+#[derive(Clone, Debug)]
+enum Target {
+    Shared(CheckpointFolder),
+    Local(LocalTarget),
 }
 
 /// A thread that writes.
@@ -71,25 +79,48 @@ impl CheckpointWriter {
     /// # Errors
     /// [`Error::Parallel`](crate::Error::Parallel) if the ranks' threads cannot have an exchange.
     pub fn new(trainer: &Trainer, dir: &Path, retention: Retention) -> Result<CheckpointWriter> {
-        let world = trainer.context.world().clone();
-        Ok(CheckpointWriter {
-            beside: world.beside("checkpoints")?,
-            world,
-            folder: CheckpointFolder {
-                disk: Arc::new(FileSystem),
-                dir: dir.to_owned(),
-                retention,
-            },
+        CheckpointWriter::on(trainer, dir, retention, Arc::new(FileSystem))
+    }
+
+    /// As [`new`](CheckpointWriter::new), on another disk.
+    ///
+    /// # Errors
+    /// As [`new`](CheckpointWriter::new).
+    pub fn on(
+        trainer: &Trainer,
+        dir: &Path,
+        retention: Retention,
+        disk: Arc<dyn Disk>,
+    ) -> Result<CheckpointWriter> {
+        let beside = trainer.context.world().beside("checkpoints")?;
+        let target = Target::Shared(CheckpointFolder {
+            disk,
+            dir: dir.to_owned(),
+            retention,
+        });
+        Ok(CheckpointWriter::of(trainer, beside, target))
+    }
+
+    /// Writes local checkpoints: each node keeps the files of its ranks and of a partner node in `folder`, the newest checkpoint
+    /// alone. What an earlier job has left there is removed: [`recover`](super::recover) comes before. Every rank makes one.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File) if a node refuses the folder; as [`new`](CheckpointWriter::new).
+    pub fn local(trainer: &Trainer, folder: &LocalFolder) -> Result<CheckpointWriter> {
+        let beside = trainer.context.world().beside("local checkpoints")?;
+        let target = Target::Local(LocalTarget::open(&beside, folder)?);
+        Ok(CheckpointWriter::of(trainer, beside, target))
+    }
+
+    fn of(trainer: &Trainer, beside: World, target: Target) -> CheckpointWriter {
+        CheckpointWriter {
+            world: trainer.context.world().clone(),
+            beside,
+            target,
             behind: None,
             buffer: SnapshotBuffer::default(),
             buffer_bytes: 0,
-        })
-    }
-
-    /// The same, on another disk.
-    pub fn on(mut self, disk: Arc<dyn Disk>) -> CheckpointWriter {
-        self.folder.disk = disk;
-        self
+        }
     }
 
     /// Copies the state after the steps done so far, and begins to write it. Waits for the checkpoint before, which it returns
@@ -106,10 +137,13 @@ impl CheckpointWriter {
     ) -> Result<Option<CheckpointDone>> {
         let before = self.finish()?;
         let snapshot = Snapshot::take(trainer, attached, std::mem::take(&mut self.buffer))?;
-        let (step, beside, folder) = (snapshot.step, self.beside.clone(), self.folder.clone());
+        let (step, beside, target) = (snapshot.step, self.beside.clone(), self.target.clone());
         let (running, end) = channel();
         let thread = Builder::new().name("checkpoint".into()).spawn(move || {
-            let written = write(&beside, &snapshot, &folder);
+            let written = match &target {
+                Target::Shared(folder) => write(&beside, &snapshot, folder),
+                Target::Local(local) => local.write(&beside, &snapshot),
+            };
             drop(running);
             (snapshot.into_buffer(), written)
         })?;
@@ -130,6 +164,11 @@ impl CheckpointWriter {
             true => self.finish(),
             false => Ok(None),
         }
+    }
+
+    /// Whether a checkpoint is behind that [`poll`](CheckpointWriter::poll) has not returned; the same on every rank.
+    pub fn is_behind(&self) -> bool {
+        self.behind.is_some()
     }
 
     /// Waits until the checkpoint behind is complete, and returns it if there is one.

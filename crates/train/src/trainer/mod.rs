@@ -2,15 +2,17 @@
 //!
 //! [`Trainer`] is one rank's model, parameters and optimiser. `options` sets how its steps run; `scale` adapts the loss
 //! scale in f16; `recorded` queues a step in one call; `diverged` finds the first non-finite number. For checkpoints,
-//! `snapshot` copies the state to the host, `save` writes the copy, `behind` does so beside the next steps, and `load`
-//! reads it back, or `weights` of other files; `stored` is what they hold besides tensors, and `scalars` the part of it that decides the next step; `disk_work` waits for slow disks; `fit` is a loop of steps with callbacks; `predict` collects a
-//! model's outputs; `peak` reports the peak memory.
+//! `snapshot` copies the state to the host, `save` writes the copy, `behind` does so beside the next steps, `local`
+//! writes to the nodes' own disks, and `load` reads a checkpoint back, or `weights` of other files; `stored` is what they hold
+//! besides tensors, and `scalars` the part of it that decides the next step; `disk_work` waits for slow disks; `fit` is a loop of
+//! steps with callbacks; `predict` collects a model's outputs; `peak` reports the peak memory.
 
 mod behind;
 pub(crate) mod disk_work;
 mod diverged;
 mod fit;
 mod load;
+mod local;
 mod options;
 mod peak;
 mod predict;
@@ -32,6 +34,7 @@ pub use behind::{CheckpointDone, CheckpointWriter};
 pub use fit::{Callback, StepDone};
 pub use load::verify;
 pub(crate) use load::{check_names, check_weights, fill, write_weights};
+pub use local::{LocalFolder, Recovery, recover};
 pub use options::{GroupOptions, Options};
 pub use peak::PeakMemory;
 pub use predict::{Output, Predictions};

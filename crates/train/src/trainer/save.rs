@@ -12,6 +12,7 @@ use crate::{
     },
 };
 use bootstrap::{Launcher, World};
+use serde::{Serialize, de::DeserializeOwned};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -96,30 +97,26 @@ pub(super) fn write(
             }
         }
     })?;
-    let records = records(world, record)?;
+    let records: Vec<Option<ShardRecord>> = gathered(world, &record)?;
     // Of a rank that runs again alone, the other ranks' files are not there.
     let writer = writer.filter(|_| world.launcher() != Launcher::Recording);
     disk_work::all(world, || {
         let Some(writer) = writer else {
             return Ok(());
         };
+        let records = records.into_iter().flatten().collect();
         writer.commit(records, snapshot.sections.clone())?;
         Ok(checkpoint::prune(&**disk, dir, retention)?)
     })?;
     Ok(path_of_step(dir, step))
 }
 
-/// What all ranks have written, which rank 0 needs. Collective.
-fn records(world: &World, own: Option<ShardRecord>) -> Result<Vec<ShardRecord>> {
+/// The values of all ranks, in their order. Collective.
+pub(super) fn gathered<T: Serialize + DeserializeOwned>(world: &World, own: &T) -> Result<Vec<T>> {
     let refuse =
         |error: serde_json::Error| Error::setting("checkpoint record", error, "one that is JSON");
-    let text = serde_json::to_vec(&own).map_err(refuse)?;
+    let text = serde_json::to_vec(own).map_err(refuse)?;
     let all = world.everyone().all_gather(&text)?;
-    if world.rank() > 0 {
-        return Ok(Vec::new());
-    }
-    let records = all.iter().map(|text| serde_json::from_slice(text));
-    let records: Vec<Option<ShardRecord>> =
-        records.collect::<serde_json::Result<_>>().map_err(refuse)?;
-    Ok(records.into_iter().flatten().collect())
+    let all = all.iter().map(|text| serde_json::from_slice(text));
+    all.collect::<serde_json::Result<_>>().map_err(refuse)
 }

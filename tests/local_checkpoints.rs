@@ -1,0 +1,377 @@
+//! Checkpoints on the nodes' own disks: what they survive, and what comes of them.
+
+use hal::lock;
+use std::{
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+use testkit::{config, fixed_batch, ranks_on};
+use train::{
+    Config, Error, Observer, Stop, Summary,
+    batches::{Batches, Rows},
+    checkpoint::{Digest, Reader, digest, path_of_step},
+    config::Precision,
+    data::{Dataset, Settings, Source, TokenizerChoice},
+    run::{Resume, Run, recover_local, run},
+    trainer::{
+        Attached, CheckpointDone, CheckpointWriter, LocalFolder, Recovery, recover, scalars,
+    },
+};
+
+/// Nodes of ranks, and a grid on which these hold copies, shards and stages.
+const JOBS: [(&[usize], &str); 5] = [
+    (&[0, 0, 1, 1], "x=2,data=2"),
+    (&[0, 1, 0, 1], "z=2,pipeline=2"),
+    (&[0, 1, 2, 3], "y=2,data=2"),
+    (&[0, 0, 1, 2], "data=2,pipeline=2"),
+    (&[0, 1, 1, 1], "data=4"),
+];
+
+fn on(grid: &str) -> Config {
+    let mut config = config(Precision::F32);
+    config.parallel.grid = grid.parse().unwrap();
+    config.parallel.sharding = parallel::data::Sharding::Optimiser;
+    config
+}
+
+fn digest_of(path: &Path) -> (u64, Digest) {
+    let reader = Reader::open(path).unwrap();
+    reader.verify().unwrap();
+    let digest = digest(&reader, &scalars(&reader).unwrap()).unwrap();
+    (reader.step(), digest.digest)
+}
+
+/// A job that has written local checkpoints of some steps, and ended there. `own` holds, of each step, what the run's own
+/// checkpoints would be.
+struct Ended {
+    dir: tempfile::TempDir,
+    nodes: usize,
+    steps: u64,
+}
+
+impl Ended {
+    fn of(job: (&[usize], &'static str)) -> Ended {
+        Ended::after(3, job)
+    }
+
+    fn after(steps: u64, (nodes, grid): (&[usize], &'static str)) -> Ended {
+        let dir = tempfile::tempdir().unwrap();
+        let (local, own) = (dir.path().join("local"), dir.path().join("own"));
+        ranks_on(nodes, move |world, device| {
+            let config = on(grid);
+            let mut trainer = config.trainer(&config.context(&world, &device)?)?;
+            let mut writer = CheckpointWriter::local(&trainer, &LocalFolder::new(&local))?;
+            for step in 0..steps {
+                trainer.step(&fixed_batch(&trainer, &config, step)?)?;
+                writer.begin(&trainer, &Attached::default())?;
+                trainer.save(&own)?;
+            }
+            writer.finish().map(drop)
+        });
+        Ended {
+            dir,
+            nodes: nodes.iter().max().unwrap() + 1,
+            steps,
+        }
+    }
+
+    fn own(&self, step: u64) -> PathBuf {
+        path_of_step(&self.dir.path().join("own"), step)
+    }
+
+    fn folder(&self) -> LocalFolder {
+        LocalFolder::new(self.dir.path().join("local"))
+    }
+
+    fn part(&self, node: usize) -> PathBuf {
+        path_of_step(&self.folder().of_node(node), self.steps)
+    }
+
+    /// The shards that a node has.
+    fn shards(&self, node: usize) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.part(node)).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let mut shards: Vec<PathBuf> = paths
+            .filter(|path| path.extension().is_some_and(|end| end == "safetensors"))
+            .collect();
+        shards.sort();
+        shards
+    }
+
+    /// What the next job finds, on these nodes.
+    fn recover(&self, nodes: &[usize]) -> Recovery {
+        let (into, folder) = (self.dir.path().join("run"), self.folder());
+        let found = ranks_on(nodes, move |world, _| recover(&world, &into, &folder));
+        let first = found[0].clone();
+        assert!(found.iter().all(|other| *other == first), "{found:?}");
+        first
+    }
+}
+
+#[test]
+fn a_lost_node_loses_nothing() {
+    for job in JOBS {
+        let num_nodes = job.0.iter().max().unwrap() + 1;
+        // None, and each one; of two pairs, one of each.
+        let mut losses: Vec<Vec<usize>> = (0..num_nodes).map(|node| vec![node]).collect();
+        losses.push(vec![]);
+        if num_nodes == 4 {
+            losses.extend([vec![0, 2], vec![1, 2]]);
+        }
+        for lost in losses {
+            let ended = Ended::of(job);
+            for node in &lost {
+                fs::remove_dir_all(ended.folder().of_node(*node)).unwrap();
+            }
+            // The ranks that are left; in this file system, each of their nodes sees every part.
+            let left: Vec<usize> = (0..num_nodes - lost.len()).collect();
+            let recovery = ended.recover(&left);
+            let (step, path) = recovery.recovered.unwrap();
+            assert_eq!((step, recovery.passed_over), (3, vec![]));
+            assert_eq!(
+                digest_of(&path),
+                digest_of(&ended.own(3)),
+                "{job:?}, lost {lost:?}"
+            );
+            assert!(!ended.folder().path().exists());
+        }
+    }
+}
+
+#[test]
+fn each_file_is_on_two_nodes_and_only_the_newest_checkpoint_is_kept() {
+    for job in JOBS {
+        let ended = Ended::of(job);
+        let all: Vec<PathBuf> = (0..ended.nodes)
+            .flat_map(|node| ended.shards(node))
+            .collect();
+        let names = |path: &PathBuf| path.file_name().unwrap().to_owned();
+        for shard in &all {
+            let copies = all.iter().filter(|other| names(other) == names(shard));
+            assert_eq!(copies.count(), 2, "{job:?}: {}", shard.display());
+        }
+        for node in 0..ended.nodes {
+            let entries = fs::read_dir(ended.folder().of_node(node)).unwrap();
+            assert_eq!(entries.count(), 1, "{job:?}, node {node}");
+        }
+    }
+}
+
+#[test]
+fn what_both_partners_have_lost_is_named() {
+    let ended = Ended::of((&[0, 1, 2, 3], "y=2,data=2"));
+    for node in [2, 3] {
+        fs::remove_dir_all(ended.folder().of_node(node)).unwrap();
+    }
+    let recovery = ended.recover(&[0, 1]);
+    assert_eq!(recovery.recovered, None);
+    let told = "local checkpoint of step 3: no node has shard-00002.safetensors";
+    assert_eq!(recovery.passed_over, [told]);
+}
+
+#[test]
+fn a_damaged_file_comes_from_the_other_node() {
+    let flip = |path: &Path| {
+        let mut bytes = fs::read(path).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        fs::write(path, bytes).unwrap();
+    };
+    for node in 0..2 {
+        let ended = Ended::of(JOBS[0]);
+        ended.shards(node).iter().for_each(|path| flip(path));
+        let (_, path) = ended.recover(&[0, 0, 1]).recovered.unwrap();
+        assert_eq!(digest_of(&path), digest_of(&ended.own(3)), "node {node}");
+    }
+    let ended = Ended::of(JOBS[0]);
+    for node in 0..2 {
+        flip(&ended.shards(node)[1]);
+    }
+    let recovery = ended.recover(&[0, 1]);
+    assert_eq!(recovery.recovered, None);
+    let told = &recovery.passed_over[0];
+    let needed = "local checkpoint of step 3: shard-00001.safetensors, found 2 times: ";
+    assert!(told.starts_with(needed), "{told}");
+    assert!(told.contains("CRC-32"), "{told}");
+    // Nothing is left of the attempt.
+    assert_eq!(
+        fs::read_dir(ended.dir.path().join("run")).unwrap().count(),
+        0
+    );
+}
+
+#[test]
+fn nodes_that_ended_between_two_commits_have_the_one_before() {
+    let [ended, before] = [3, 2].map(|steps| Ended::after(steps, JOBS[2]));
+    // Two nodes have completed step 3 and still have step 2; two have not completed step 3.
+    for node in 0..4 {
+        let folder = ended.folder().of_node(node);
+        fs::rename(before.part(node), path_of_step(&folder, 2)).unwrap();
+    }
+    for node in 2..4 {
+        let part = ended.part(node);
+        fs::rename(&part, part.with_file_name(".writing-step-00000003")).unwrap();
+    }
+    let recovery = ended.recover(&[0, 1]);
+    let (step, path) = recovery.recovered.unwrap();
+    assert_eq!((step, digest_of(&path)), (2, digest_of(&ended.own(2))));
+    let told = &recovery.passed_over[0];
+    assert!(
+        told.starts_with("local checkpoint of step 3: no node has"),
+        "{told}"
+    );
+}
+
+#[test]
+fn an_older_one_is_of_no_use() {
+    let ended = Ended::of(JOBS[0]);
+    fs::rename(ended.dir.path().join("own"), ended.dir.path().join("run")).unwrap();
+    assert_eq!(ended.recover(&[0, 1]), Recovery::default());
+    assert!(!ended.folder().path().exists());
+}
+
+/// What a run tells.
+#[derive(Default)]
+struct Told {
+    locals: Mutex<Vec<u64>>,
+    troubles: Mutex<Vec<String>>,
+}
+
+impl Observer for Told {
+    fn local_checkpoint(&self, done: &CheckpointDone) {
+        lock(&self.locals).push(done.step);
+    }
+
+    fn trouble(&self, error: &Error) {
+        lock(&self.troubles).push(error.to_string());
+    }
+}
+
+/// Data that ends at a step, as a node may.
+struct Ending {
+    inner: Arc<dyn Batches>,
+    at: u64,
+}
+
+impl Batches for Ending {
+    fn training(&self, step: u64, rows: Range<usize>) -> train::Result<Rows> {
+        match step < self.at {
+            true => self.inner.training(step, rows),
+            false => Err(std::io::Error::other("the end").into()),
+        }
+    }
+
+    fn validation(&self, index: usize, rows: Range<usize>) -> train::Result<Rows> {
+        self.inner.validation(index, rows)
+    }
+
+    fn num_validation_batches(&self) -> usize {
+        self.inner.num_validation_batches()
+    }
+
+    fn fingerprint(&self) -> Option<String> {
+        self.inner.fingerprint()
+    }
+}
+
+/// A run of eight steps that checkpoints only at its end, and locally after every second one.
+fn eight_steps(dir: &Path, local: &Path) -> Run {
+    let mut config = on("x=2,data=2");
+    testkit::edit_gpt(&mut config, |model| model.vocabulary = 256);
+    let training = &mut config.training;
+    (training.steps, training.checkpoint_every) = (8, 0);
+    training.local_checkpoint_every = 2;
+    training.local_checkpoint_dir = Some(local.to_owned());
+    let settings = Settings {
+        context: config.model.text().map_or(1, |text| text.context),
+        global_batch: config.training.batch,
+        validation_batches: 2,
+        ..Settings::default()
+    };
+    let source = Source::Embedded(b"a quick brown fox ".repeat(2_000));
+    let data = Dataset::open(&source, &TokenizerChoice::Bytes, &settings);
+    Run {
+        data: Arc::new(data.unwrap().0),
+        config,
+        num_tokens: None,
+        tokenizer: None,
+        dir: dir.to_owned(),
+        resume: None,
+        init: None,
+        restart: false,
+        trace_step: None,
+    }
+}
+
+fn of_ranks(this: &Run, told: &Arc<Told>) -> Vec<Result<Summary, Error>> {
+    let _lock = this.prepare().unwrap();
+    let (this, told) = (this.clone(), told.clone());
+    ranks_on(&[0, 0, 1, 1], move |world, device| {
+        Ok(run(&world, &device, &this, &*told, &Stop::default()))
+    })
+}
+
+#[test]
+fn a_run_goes_on_where_its_nodes_have_kept_it() {
+    let [whole, ended, local] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let told = Arc::new(Told::default());
+    of_ranks(&eight_steps(whole.path(), local.path()), &told)[0]
+        .as_ref()
+        .unwrap();
+    assert_eq!(*lock(&told.locals), [2, 4, 6]);
+    // What a finished run has kept on its nodes is gone, and so is the note of it.
+    assert_eq!(fs::read_dir(local.path()).unwrap().count(), 0);
+    assert!(!whole.path().join("local-checkpoints.json").exists());
+
+    let mut this = eight_steps(ended.path(), local.path());
+    let data = this.data.clone();
+    this.data = Arc::new(Ending {
+        inner: data.clone(),
+        at: 5,
+    });
+    for rank in of_ranks(&this, &Arc::default()) {
+        rank.unwrap_err();
+    }
+    assert!(
+        fs::read_dir(ended.path().join("checkpoints"))
+            .unwrap()
+            .next()
+            .is_none()
+    );
+    let dir = ended.path().to_owned();
+    let recovery = ranks_on(&[0, 1], move |world, _| recover_local(&world, &dir));
+    let (step, checkpoint) = recovery[0].clone().unwrap().recovered.unwrap();
+    assert_eq!(step, 4);
+    assert_eq!(fs::read_dir(local.path()).unwrap().count(), 0);
+    let dir = ended.path().to_owned();
+    assert_eq!(
+        ranks_on(&[0, 1], move |world, _| recover_local(&world, &dir)),
+        [None, None]
+    );
+
+    this.data = data;
+    this.resume = Some(Resume {
+        checkpoint,
+        any_change: false,
+    });
+    let last = of_ranks(&this, &Arc::default());
+    assert_eq!(last[0].as_ref().unwrap().steps, 8);
+    assert_eq!(digest_of(ended.path()), digest_of(whole.path()));
+}
+
+#[test]
+fn a_run_goes_on_without_them() {
+    let [dir, elsewhere] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    // A file where the folder should be.
+    let local = elsewhere.path().join("file");
+    fs::write(&local, "").unwrap();
+    let told = Arc::new(Told::default());
+    let ended = of_ranks(&eight_steps(dir.path(), &local), &told);
+    assert_eq!(ended[0].as_ref().unwrap().steps, 8);
+    let troubles = lock(&told.troubles).clone();
+    assert_eq!(troubles.len(), 1, "{troubles:?}");
+    assert!(troubles[0].contains("file"), "{troubles:?}");
+    assert!(lock(&told.locals).is_empty());
+}
