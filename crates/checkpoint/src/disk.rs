@@ -42,6 +42,30 @@ pub fn sync_name(path: &Path) -> io::Result<()> {
     sync_dir(hal::files::folder(path))
 }
 
+/// Creates a folder and its parents, where they do not exist, so that their names survive a power cut.
+///
+/// # Errors
+/// The system's.
+pub fn create_folder(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    let is_there = |folder: &&Path| folder.as_os_str().is_empty() || folder.exists();
+    let num_missing = path
+        .ancestors()
+        .take_while(|folder| !is_there(folder))
+        .count();
+    let to_sync: Vec<&Path> = path.ancestors().take(num_missing + 1).collect();
+    // Outermost first. The first exists, but perhaps since a process that was killed before it synced the name.
+    to_sync.iter().rev().try_for_each(|folder| {
+        if !is_there(folder) {
+            disk.create_dir(folder)?;
+        }
+        match disk.sync_dir(hal::files::folder(folder)) {
+            // A folder that this user may not open, such as the one of all users' folders, is not one that a run made.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced,
+        }
+    })
+}
+
 fn sync_dir(path: &Path) -> io::Result<()> {
     // Other systems cannot open a folder as a file, and persist renames themselves.
     match cfg!(unix) {

@@ -133,7 +133,16 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
 
 /// Finishes what a dead process had started: restores or removes a replaced checkpoint, and completes removals.
 pub(crate) fn tidy(disk: &dyn Disk, checkpoints_dir: &Path) -> Result<()> {
-    for (kind, step) in entries(checkpoints_dir)? {
+    let found = entries(checkpoints_dir)?;
+    let is_replaced =
+        |(kind, _): &(FolderKind, u64)| matches!(kind, FolderKind::Old | FolderKind::Removed);
+    if found.iter().any(is_replaced) {
+        // The process may have died before it synced its renames. A power cut would undo them, and give a folder that is
+        // half removed by then the name of a checkpoint.
+        disk.sync_dir(checkpoints_dir)
+            .map_err(Error::io("syncing", checkpoints_dir))?;
+    }
+    for (kind, step) in found {
         let path = kind.path(checkpoints_dir, step);
         let in_place = FolderKind::Final.path(checkpoints_dir, step);
         match kind {

@@ -77,7 +77,7 @@ pub use diff::{
     Unmatched, diff,
 };
 pub use digest::{Digest, DigestReport, LeafDigest, digest};
-pub use disk::{Disk, FileSystem, Stored, replace_file, sync_name};
+pub use disk::{Disk, FileSystem, Stored, create_folder, replace_file, sync_name};
 pub use error::{Error, Fault, Result};
 pub use export::export_safetensors;
 pub use folder::path_of_step;

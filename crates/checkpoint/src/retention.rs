@@ -64,13 +64,25 @@ pub fn prune(disk: &dyn Disk, checkpoints_dir: &Path, retention: &Retention) -> 
     tidy(disk, checkpoints_dir)?;
     let complete = complete(checkpoints_dir)?;
     let kept = retention.kept(&complete);
-    for (step, path) in complete.iter().filter(|(step, _)| !kept.contains(step)) {
+    let surplus: Vec<_> = complete
+        .iter()
+        .filter(|(step, _)| !kept.contains(step))
+        .map(|(step, path)| (path, FolderKind::Removed.path(checkpoints_dir, *step)))
+        .collect();
+    for (path, removed) in &surplus {
         // Renamed first, so that a half-removed folder cannot be mistaken for a checkpoint.
-        let removed = FolderKind::Removed.path(checkpoints_dir, *step);
-        disk.rename(path, &removed)
+        disk.rename(path, removed)
             .map_err(Error::io("renaming", path))?;
-        disk.remove(&removed)
-            .map_err(Error::io("removing", &removed))?;
+    }
+    if !surplus.is_empty() {
+        // Nor after a power cut, which might undo the renames. It would also undo that of the newest checkpoint, if its
+        // writer was killed before it had synced the names.
+        disk.sync_dir(checkpoints_dir)
+            .map_err(Error::io("syncing", checkpoints_dir))?;
+    }
+    for (_, removed) in &surplus {
+        disk.remove(removed)
+            .map_err(Error::io("removing", removed))?;
     }
     let newest = complete.last().map_or(0, |(step, _)| *step);
     for (_, step) in entries(checkpoints_dir)?

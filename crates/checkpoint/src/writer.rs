@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Fault, Result, Sections, ShardRecord, TensorInfo,
-    disk::{Disk, FileSystem},
+    disk::{Disk, FileSystem, create_folder},
     folder::{FolderKind, MANIFEST, tidy},
     manifest::{FORMAT, MOST_MANIFEST_BYTES, Manifest, Placed, TensorEntry},
     shard::PieceRecord,
@@ -44,8 +44,7 @@ impl Writer {
     /// # Errors
     /// As [`begin`](Writer::begin).
     pub fn begin_on(disk: Arc<dyn Disk>, checkpoints_dir: &Path, step: u64) -> Result<Writer> {
-        disk.create_dir(checkpoints_dir)
-            .map_err(Error::io("making", checkpoints_dir))?;
+        create_folder(&*disk, checkpoints_dir).map_err(Error::io("making", checkpoints_dir))?;
         tidy(&*disk, checkpoints_dir)?;
         let writing = FolderKind::Writing.path(checkpoints_dir, step);
         disk.remove(&writing)

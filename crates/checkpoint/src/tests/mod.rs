@@ -7,6 +7,7 @@ mod digest;
 mod dying;
 mod hostile;
 mod other_tools;
+mod power;
 mod refusals;
 mod round_trip;
 
@@ -105,6 +106,17 @@ fn save(
     wholes: &[Whole],
 ) -> Result<PathBuf> {
     let disk: Arc<dyn Disk> = disk.clone();
+    save_with(&disk, dir, step, grid, wholes, sections(grid))
+}
+
+fn save_with(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    step: u64,
+    grid: &Grid,
+    wholes: &[Whole],
+    sections: Sections,
+) -> Result<PathBuf> {
     let writer = Writer::begin_on(disk.clone(), dir, step)?;
     let (mut records, mut written) = (Vec::new(), BTreeSet::new());
     for rank in 0..grid.world_size() {
@@ -125,11 +137,11 @@ fn save(
             .zip(&cuts)
             .map(|((whole, index), bytes)| piece(whole, index, bytes))
             .collect();
-        records.push(write_shard_on(&*disk, writer.dir(), rank, &pieces)?);
+        records.push(write_shard_on(&**disk, writer.dir(), rank, &pieces)?);
     }
     // Serialised and back, as between ranks.
     let records = serde_json::from_str(&serde_json::to_string(&records).unwrap()).unwrap();
-    writer.commit(records, sections(grid))
+    writer.commit(records, sections)
 }
 
 fn piece<'a>(whole: &'a Whole, index: &IndexBox, bytes: &'a [u8]) -> Piece<'a> {

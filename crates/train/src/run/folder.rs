@@ -3,10 +3,10 @@
 use super::{Run, resume};
 use crate::{
     Error, Result,
-    checkpoint::{self, Reader, replace_file, sync_name},
+    checkpoint::{self, FileSystem, Reader, create_folder, replace_file, sync_name},
 };
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{File, TryLockError},
     path::Path,
 };
 
@@ -64,7 +64,7 @@ impl Run {
     pub fn prepare(&self) -> Result<RunLock> {
         self.check()?;
         let checkpoints = self.dir.join("checkpoints");
-        fs::create_dir_all(&checkpoints).map_err(Error::file(&self.dir))?;
+        create_folder(&FileSystem, &checkpoints).map_err(Error::file(&self.dir))?;
         let lock = RunLock::take(&self.dir)?;
         sync_name(&self.dir).map_err(Error::file(&self.dir))?;
         Ok(lock)
