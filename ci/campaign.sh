@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Runs the checks that look for rare faults, for as long as you want, and records their counts in docs/measured/campaign.json, from
+# which docs/how-we-test.md has its tables. Each part that is not run keeps the counts of its last run.
+#
+# Usage: ci/campaign.sh [PART[=N]]...     all parts with their default numbers, or these
+#   power=10000     simulated power cuts: scenarios (crates/checkpoint, tests/power)
+#   killed=200      ci/killed.sh: kills of a run that writes checkpoints
+#   faults=20       ci/faults.sh: real faults, of each kind
+#   fuzz=100000     ci/fuzz.sh: inputs for each format that is read from outside
+#   tests           counts the tests in the sources, and runs none
+#
+# FASCICLE_SEED=S begins the power cuts with another seed than 0. Interleavings, Miri and the sanitizers stop by themselves when they
+# have tried all they can: ci/interleavings.sh and ci/sanitizers.sh.
+#
+# Needs: cargo build --release, with `--features mpi` for faults of single ranks; cargo-fuzz and a nightly toolchain for fuzz.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+parts=("$@")
+[ $# -gt 0 ] || parts=(power killed faults fuzz tests)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# record PART COMMAND NAME=COUNT...
+record() { python3 ci/campaign/record.py docs/measured/campaign.json "$1" "$2" "$((SECONDS - begun))" "${@:3}"; }
+# run COMMAND...: shows what it prints, and keeps it in the log.
+run() { "$@" 2>&1 | tee "$log"; }
+
+for part in "${parts[@]}"; do
+  name=${part%%=*} number=
+  [ "$name" = "$part" ] || number=${part#*=}
+  [[ $number =~ ^[0-9]*$ ]] || { printf 'campaign: %s: found `%s`, needs a number\n' "$name" "$number" >&2; exit 2; }
+  case $name in
+    power)
+      number=${number:-10000}
+      cargo test --quiet -p fascicle-checkpoint --lib --no-run
+      begun=$SECONDS
+      FASCICLE_POWER_CUTS=$number run cargo test --quiet -p fascicle-checkpoint --lib -- --nocapture --exact \
+        tests::power::no_power_cut_loses_a_checkpoint
+      record power "ci/campaign.sh power=$number" $(sed -n 's/^power cuts: //p' "$log" | sed 's/ seconds=.*//')
+      ;;
+    killed)
+      number=${number:-200} begun=$SECONDS
+      run ci/killed.sh "$number"
+      record killed "ci/killed.sh $number" \
+        "kills=$(sed -n 's/^killed \([0-9]*\) times.*/\1/p' "$log" | paste -sd+)"
+      ;;
+    faults)
+      number=${number:-20} begun=$SECONDS
+      run ci/faults.sh "$number"
+      record faults "ci/faults.sh $number" $(sed -nE 's/^faults: ([a-z_]+): ([0-9]+) injected in .*/\1=\2/p' "$log")
+      ;;
+    fuzz)
+      number=${number:-100000} begun=$SECONDS
+      run ci/fuzz.sh "$number"
+      counts=$(sed -nE 's/^fuzz: ([a-z]+): ([0-9]+) inputs in .*/\1=\2/p' "$log")
+      [ -z "$counts" ] || record fuzz "ci/fuzz.sh $number" $counts
+      ;;
+    tests)
+      begun=$SECONDS
+      record tests 'ci/campaign.sh tests' $(python3 ci/campaign/count.py)
+      ;;
+    *) printf 'campaign: found `%s`, needs power, killed, faults, fuzz or tests\n' "$name" >&2; exit 2 ;;
+  esac
+done
+RENEW_DOCS=1 cargo test --quiet --test book campaign
