@@ -4,6 +4,7 @@ use hal::lock;
 use std::{
     fs,
     ops::Range,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
@@ -33,6 +34,8 @@ fn on(grid: &str) -> Config {
     let mut config = config(Precision::F32);
     config.parallel.grid = grid.parse().unwrap();
     config.parallel.sharding = parallel::data::Sharding::Optimiser;
+    // Ranks have files of what no step changes too.
+    config.tuning.frozen = vec!["blocks.*".into()];
     config
 }
 
@@ -160,6 +163,43 @@ fn each_file_is_on_two_nodes_and_only_the_newest_checkpoint_is_kept() {
 }
 
 #[test]
+fn frozen_weights_are_stored_once() {
+    let names_of = |path: &Path| fs::metadata(path).unwrap().nlink();
+    let ended = Ended::of(JOBS[0]);
+    for node in 0..2 {
+        let shards = ended.shards(node);
+        let frozen = shards
+            .iter()
+            .filter(|path| path.to_string_lossy().contains("frozen-"));
+        assert!(frozen.clone().count() >= 2, "{shards:?}");
+        // Those of the checkpoints before have been removed.
+        assert!(frozen.into_iter().all(|path| names_of(path) == 1));
+    }
+    let [dir, local] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut this = eight_steps(dir.path(), local.path());
+    let training = &mut this.config.training;
+    (training.checkpoint_every, training.keep_checkpoints) = (2, 9);
+    training.local_checkpoint_every = 1;
+    // Of a part and the one before, a frozen file is the same.
+    let told = Arc::new(Told {
+        watched: Some(local.path().to_owned()),
+        ..Told::default()
+    });
+    of_ranks(&this, &told)[0].as_ref().unwrap();
+    let inodes = lock(&told.inodes).clone();
+    assert!(
+        inodes.len() > 1 && inodes.iter().all(|inode| *inode == inodes[0]),
+        "{inodes:?}"
+    );
+    let steps = [2, 4, 6, 8].map(|step| path_of_step(&dir.path().join("checkpoints"), step));
+    for step in &steps {
+        digest_of(step);
+        let frozen = step.join("frozen-00000.safetensors");
+        assert_eq!(names_of(&frozen), 4, "{}", step.display());
+    }
+}
+
+#[test]
 fn what_both_partners_have_lost_is_named() {
     let ended = Ended::of((&[0, 1, 2, 3], "y=2,data=2"));
     for node in [2, 3] {
@@ -187,7 +227,7 @@ fn a_damaged_file_comes_from_the_other_node() {
     }
     let ended = Ended::of(JOBS[0]);
     for node in 0..2 {
-        flip(&ended.shards(node)[1]);
+        flip(&ended.part(node).join("shard-00001.safetensors"));
     }
     let recovery = ended.recover(&[0, 1]);
     assert_eq!(recovery.recovered, None);
@@ -237,11 +277,21 @@ fn an_older_one_is_of_no_use() {
 struct Told {
     locals: Mutex<Vec<u64>>,
     troubles: Mutex<Vec<String>>,
+    // The folder whose local checkpoints are looked at, and the inode of a copy of a frozen file in each.
+    watched: Option<PathBuf>,
+    inodes: Mutex<Vec<u64>>,
 }
 
 impl Observer for Told {
     fn local_checkpoint(&self, done: &CheckpointDone) {
         lock(&self.locals).push(done.step);
+        if let Some(watched) = &self.watched {
+            let run = fs::read_dir(watched).unwrap().next().unwrap().unwrap();
+            let folder = LocalFolder::new(run.path()).of_node(1);
+            let copy = path_of_step(&folder, done.step).join("frozen-00000.safetensors");
+            // The next one may have replaced it.
+            lock(&self.inodes).extend(fs::metadata(copy).map(|metadata| metadata.ino()));
+        }
     }
 
     fn trouble(&self, error: &Error) {

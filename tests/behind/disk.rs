@@ -55,6 +55,10 @@ impl Disk for Gated {
         }))
     }
 
+    fn link(&self, file: &Path, name: &Path) -> io::Result<()> {
+        FileSystem.link(file, name)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         FileSystem.rename(from, to)
     }

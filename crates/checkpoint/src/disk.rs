@@ -88,6 +88,12 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// The system's.
     fn create(&self, path: &Path) -> io::Result<Box<dyn Stored>>;
 
+    /// Gives a file a second name on the same disk, which must not exist yet. Neither name is the first from then on.
+    ///
+    /// # Errors
+    /// The system's, such as that the disk has no such names.
+    fn link(&self, file: &Path, name: &Path) -> io::Result<()>;
+
     /// Renames a file or folder on the same disk; replaces an empty folder or a file of that name.
     ///
     /// # Errors
@@ -133,6 +139,10 @@ impl Disk for FileSystem {
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn Stored>> {
         Ok(Box::new(File::create_new(path)?))
+    }
+
+    fn link(&self, file: &Path, name: &Path) -> io::Result<()> {
+        fs::hard_link(file, name)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

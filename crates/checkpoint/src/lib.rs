@@ -54,6 +54,7 @@ mod error;
 mod export;
 mod folder;
 pub mod foreign;
+mod frozen;
 mod inspect;
 mod local;
 mod manifest;
@@ -81,6 +82,7 @@ pub use disk::{Disk, FileSystem, Stored, create_folder, replace_file, sync_name}
 pub use error::{Error, Fault, Result};
 pub use export::export_safetensors;
 pub use folder::path_of_step;
+pub use frozen::FrozenFile;
 pub use inspect::{FileSummary, Summary, TensorSummary, inspect};
 pub use local::{Assembly, FileCopy, Inventory};
 pub use manifest::{Sections, TensorInfo};

@@ -4,7 +4,7 @@ use crate::{
     Error, Result,
     boxes::{fits, num_bytes},
     disk::{Disk, FileSystem},
-    element,
+    element, folder,
     manifest::FileEntry,
     stream::{self, Emit, Entry, Written},
 };
@@ -76,6 +76,21 @@ pub fn write_shard_on(
     rank: usize,
     pieces: &[Piece<'_>],
 ) -> Result<ShardRecord> {
+    write_file(disk, writing_dir, rank, name_of(rank), pieces)
+}
+
+fn name_of(rank: usize) -> String {
+    format!("shard-{rank:05}.safetensors")
+}
+
+/// As [`write_shard_on`], into a file of this name.
+pub(crate) fn write_file(
+    disk: &dyn Disk,
+    writing_dir: &Path,
+    rank: usize,
+    name: String,
+    pieces: &[Piece<'_>],
+) -> Result<ShardRecord> {
     for piece in pieces {
         let needed = num_bytes(&piece.index.shape, piece.dtype);
         if needed != Some(piece.bytes.len()) {
@@ -89,7 +104,8 @@ pub fn write_shard_on(
         }
     }
     let records = pieces.iter().map(Piece::record).collect();
-    write_records(disk, writing_dir, rank, records, &mut |index, emit| {
+    let path = writing_dir.join(name);
+    write_at(disk, &path, rank, records, &mut |index, emit| {
         emit(pieces[index].bytes)
     })
 }
@@ -112,6 +128,16 @@ pub(crate) fn write_records(
     disk: &dyn Disk,
     writing_dir: &Path,
     rank: usize,
+    pieces: Vec<PieceRecord>,
+    fill: &mut dyn FnMut(usize, &mut Emit<'_>) -> Result<()>,
+) -> Result<ShardRecord> {
+    write_at(disk, &writing_dir.join(name_of(rank)), rank, pieces, fill)
+}
+
+fn write_at(
+    disk: &dyn Disk,
+    path: &Path,
+    rank: usize,
     mut pieces: Vec<PieceRecord>,
     fill: &mut dyn FnMut(usize, &mut Emit<'_>) -> Result<()>,
 ) -> Result<ShardRecord> {
@@ -121,13 +147,11 @@ pub(crate) fn write_records(
         .collect();
     let entries: Vec<Entry> = stored.iter().map(|index| pieces[*index].entry()).collect();
     let metadata = BTreeMap::from([("fascicle".to_owned(), description(rank, &pieces))]);
-    let name = format!("shard-{rank:05}.safetensors");
-    let path = writing_dir.join(&name);
     let Written {
         bytes,
         crc32,
         offsets,
-    } = stream::write(disk, &path, &entries, &metadata, &mut |entry, emit| {
+    } = stream::write(disk, path, &entries, &metadata, &mut |entry, emit| {
         fill(stored[entry], emit)
     })?;
     stored
@@ -136,7 +160,11 @@ pub(crate) fn write_records(
         .for_each(|(index, offset)| pieces[*index].offset = offset);
     Ok(ShardRecord {
         rank,
-        file: FileEntry { name, bytes, crc32 },
+        file: FileEntry {
+            name: folder::name(path).to_owned(),
+            bytes,
+            crc32,
+        },
         pieces,
     })
 }

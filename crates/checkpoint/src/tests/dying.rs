@@ -106,6 +106,11 @@ impl Disk for Dying {
         }))
     }
 
+    fn link(&self, file: &Path, name: &Path) -> io::Result<()> {
+        self.operation("link", name)?;
+        FileSystem.link(file, name)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.operation(
             &format!("rename {} to", from.file_name().unwrap().to_string_lossy()),

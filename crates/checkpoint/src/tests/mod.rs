@@ -5,6 +5,7 @@ mod death;
 mod diff;
 mod digest;
 mod dying;
+mod frozen;
 mod hostile;
 mod other_tools;
 mod power;
@@ -12,7 +13,8 @@ mod refusals;
 mod round_trip;
 
 use super::{
-    Piece, Reader, Result, Sections, Writer, disk::Disk, folder::MANIFEST, shard::write_shard_on,
+    FrozenFile, Piece, Reader, Result, Sections, Writer, disk::Disk, folder::MANIFEST,
+    shard::write_shard_on,
 };
 use dying::Dying;
 use grid::{AxisOrder, Grid, IndexBox, Layout};
@@ -117,31 +119,67 @@ fn save_with(
     wholes: &[Whole],
     sections: Sections,
 ) -> Result<PathBuf> {
+    let frozen = (&[][..], &mut Vec::new());
+    save_with_frozen(disk, (dir, step), grid, wholes, frozen, sections)
+}
+
+/// As [`save_with`], with tensors that do not change, whose files the last call may have written.
+fn save_with_frozen(
+    disk: &Arc<dyn Disk>,
+    (dir, step): (&Path, u64),
+    grid: &Grid,
+    wholes: &[Whole],
+    (frozen, files): (&[Whole], &mut Vec<FrozenFile>),
+    sections: Sections,
+) -> Result<PathBuf> {
     let writer = Writer::begin_on(disk.clone(), dir, step)?;
-    let (mut records, mut written) = (Vec::new(), BTreeSet::new());
-    for rank in 0..grid.world_size() {
+    let (mut records, mut written) = (Vec::new(), Vec::new());
+    let [wholes, frozen] = [wholes, frozen].map(|wholes| of_ranks(grid, wholes));
+    for (rank, (own, frozen)) in wholes.iter().zip(&frozen).enumerate() {
+        records.push(write_shard_on(&**disk, writer.dir(), rank, &pieces(own))?);
+        if !frozen.is_empty() {
+            let earlier = files.get(rank);
+            let file = FrozenFile::put(&**disk, (dir, step), rank, &pieces(frozen), earlier)?;
+            records.push(file.record().clone());
+            written.push(file);
+        }
+    }
+    // Serialised and back, as between ranks.
+    let records = serde_json::from_str(&serde_json::to_string(&records).unwrap()).unwrap();
+    let path = writer.commit(records, sections)?;
+    *files = written;
+    Ok(path)
+}
+
+/// Boxes of tensors, and their bytes.
+type Cuts<'a> = Vec<(&'a Whole, IndexBox, Vec<u8>)>;
+
+/// What each rank of a grid writes: the first that has a box does.
+fn of_ranks<'a>(grid: &Grid, wholes: &'a [Whole]) -> Vec<Cuts<'a>> {
+    let mut written = BTreeSet::new();
+    let mut of_rank = |rank: usize| {
         let local = |whole: &Whole| {
             whole
                 .layout
                 .local_box(&whole.shape, grid, &grid.coordinates(rank))
         };
         let boxes = wholes.iter().map(|whole| (whole, local(whole)));
-        let own: Vec<_> = boxes
-            .filter(|(whole, index)| {
-                written.insert((&whole.name, index.start.clone(), index.shape.clone()))
-            })
-            .collect();
-        let cuts: Vec<_> = own.iter().map(|(whole, index)| whole.cut(index)).collect();
-        let pieces: Vec<_> = own
-            .iter()
-            .zip(&cuts)
-            .map(|((whole, index), bytes)| piece(whole, index, bytes))
-            .collect();
-        records.push(write_shard_on(&**disk, writer.dir(), rank, &pieces)?);
-    }
-    // Serialised and back, as between ranks.
-    let records = serde_json::from_str(&serde_json::to_string(&records).unwrap()).unwrap();
-    writer.commit(records, sections)
+        let own = boxes.filter(|(whole, index)| {
+            written.insert((&whole.name, index.start.clone(), index.shape.clone()))
+        });
+        own.map(|(whole, index)| {
+            let bytes = whole.cut(&index);
+            (whole, index, bytes)
+        })
+        .collect()
+    };
+    (0..grid.world_size()).map(&mut of_rank).collect()
+}
+
+fn pieces<'a>(cuts: &'a Cuts<'_>) -> Vec<Piece<'a>> {
+    cuts.iter()
+        .map(|(whole, index, bytes)| piece(whole, index, bytes))
+        .collect()
 }
 
 fn piece<'a>(whole: &'a Whole, index: &IndexBox, bytes: &'a [u8]) -> Piece<'a> {

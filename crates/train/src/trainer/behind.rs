@@ -136,13 +136,13 @@ impl CheckpointWriter {
         attached: &Attached,
     ) -> Result<Option<CheckpointDone>> {
         let before = self.finish()?;
-        let snapshot = Snapshot::take(trainer, attached, std::mem::take(&mut self.buffer))?;
+        let mut snapshot = Snapshot::take(trainer, attached, std::mem::take(&mut self.buffer))?;
         let (step, beside, target) = (snapshot.step, self.beside.clone(), self.target.clone());
         let (running, end) = channel();
         let thread = Builder::new().name("checkpoint".into()).spawn(move || {
             let written = match &target {
-                Target::Shared(folder) => write(&beside, &snapshot, folder),
-                Target::Local(local) => local.write(&beside, &snapshot),
+                Target::Shared(folder) => write(&beside, &mut snapshot, folder),
+                Target::Local(local) => local.write(&beside, &mut snapshot),
             };
             drop(running);
             (snapshot.into_buffer(), written)

@@ -7,9 +7,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    checkpoint::{
-        self, Disk, FileSystem, Retention, ShardRecord, Writer, path_of_step, write_shard_on,
-    },
+    checkpoint::{self, Disk, FileSystem, Retention, ShardRecord, Writer, path_of_step},
 };
 use bootstrap::{Launcher, World};
 use serde::{Serialize, de::DeserializeOwned};
@@ -46,13 +44,13 @@ impl Trainer {
         retention: Retention,
         attached: &Attached,
     ) -> Result<PathBuf> {
-        let snapshot = Snapshot::take(self, attached, SnapshotBuffer::default())?;
+        let mut snapshot = Snapshot::take(self, attached, SnapshotBuffer::default())?;
         let target = CheckpointFolder {
             disk: Arc::new(FileSystem),
             dir: dir.to_owned(),
             retention,
         };
-        write(self.context.world(), &snapshot, &target)
+        write(self.context.world(), &mut snapshot, &target)
     }
 }
 
@@ -70,7 +68,7 @@ pub(super) struct CheckpointFolder {
 /// As [`Trainer::save`].
 pub(super) fn write(
     world: &World,
-    snapshot: &Snapshot,
+    snapshot: &mut Snapshot,
     target: &CheckpointFolder,
 ) -> Result<PathBuf> {
     let (rank, step) = (world.rank(), snapshot.step);
@@ -86,28 +84,19 @@ pub(super) fn write(
             _ => Ok(None),
         }
     })?;
-    let record = disk_work::all(world, || {
-        let (pieces, writing) = (snapshot.pieces(), Writer::dir_of_step(dir, step));
-        match pieces.is_empty() {
-            true => Ok(None),
-            false => {
-                // Rank 0 has made it, unless this rank runs again alone.
-                disk.create_dir(&writing).map_err(Error::file(&writing))?;
-                Ok(Some(write_shard_on(&**disk, &writing, rank, &pieces)?))
-            }
-        }
-    })?;
-    let records: Vec<Option<ShardRecord>> = gathered(world, &record)?;
+    let files = disk_work::all(world, || snapshot.write(&**disk, dir, rank))?;
+    let records: Vec<[Option<ShardRecord>; 2]> = gathered(world, &files.records())?;
     // Of a rank that runs again alone, the other ranks' files are not there.
     let writer = writer.filter(|_| world.launcher() != Launcher::Recording);
     disk_work::all(world, || {
         let Some(writer) = writer else {
             return Ok(());
         };
-        let records = records.into_iter().flatten().collect();
+        let records = records.into_iter().flatten().flatten().collect();
         writer.commit(records, snapshot.sections.clone())?;
         Ok(checkpoint::prune(&**disk, dir, retention)?)
     })?;
+    snapshot.complete(files);
     Ok(path_of_step(dir, step))
 }
 

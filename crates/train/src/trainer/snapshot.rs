@@ -6,11 +6,11 @@ use super::{
 };
 use crate::{
     Error, Result,
-    checkpoint::{Piece, Sections},
+    checkpoint::{Disk, FrozenFile, Piece, Sections, ShardRecord, Writer, write_shard_on},
 };
 use grid::{Axis, IndexBox, Layout};
-use parallel::Parameter;
-use std::ops::Range;
+use parallel::{Parameter, data::Part};
+use std::{ops::Range, path::Path};
 use tensor::{DType, Tensor};
 
 /// The weights and the state that this rank writes, as they were after a step.
@@ -22,23 +22,45 @@ pub(crate) struct Snapshot {
     buffer: SnapshotBuffer,
 }
 
-/// The memory of a snapshot, which the next one takes over.
+/// What the next snapshot takes over: the memory, and the file of frozen weights that need not be written again.
 #[derive(Debug, Default)]
-pub(crate) struct SnapshotBuffer(Vec<u8>);
+pub(crate) struct SnapshotBuffer {
+    bytes: Vec<u8>,
+    frozen: Option<FrozenFile>,
+    /// The step of the last checkpoint that was completed.
+    pub(crate) completed: Option<u64>,
+}
 
 impl SnapshotBuffer {
     pub(crate) fn num_bytes(&self) -> usize {
-        self.0.len()
+        self.bytes.len()
     }
 
     fn resize(&mut self, bytes: usize) -> Result<()> {
-        let missing = bytes.saturating_sub(self.0.len());
-        self.0.try_reserve_exact(missing).map_err(|_| {
+        let missing = bytes.saturating_sub(self.bytes.len());
+        self.bytes.try_reserve_exact(missing).map_err(|_| {
             let found = format!("a host without room for {missing} more bytes");
             Error::setting("snapshot of a checkpoint", found, format!("{bytes} bytes"))
         })?;
-        self.0.resize(bytes, 0);
+        self.bytes.resize(bytes, 0);
         Ok(())
+    }
+}
+
+/// What a rank has put into the folder of a checkpoint.
+#[derive(Debug)]
+pub(crate) struct OwnFiles {
+    /// Of weights and state that change.
+    pub(crate) changing: Option<ShardRecord>,
+    /// Of frozen weights.
+    pub(crate) frozen: Option<FrozenFile>,
+}
+
+impl OwnFiles {
+    /// Their records: of what changes, and of what is frozen.
+    pub(crate) fn records(&self) -> [Option<ShardRecord>; 2] {
+        let frozen = self.frozen.as_ref().map(|file| file.record().clone());
+        [self.changing.clone(), frozen]
     }
 }
 
@@ -51,6 +73,7 @@ struct OwnPiece {
     layout: Layout,
     index: IndexBox,
     bytes: Range<usize>,
+    is_frozen: bool,
 }
 
 impl Snapshot {
@@ -72,7 +95,7 @@ impl Snapshot {
                 .parameters()
                 .tensors::<Error>(part, |_, tensor| match owns.next() {
                     Some(Some((dtype, range))) => {
-                        copy(*dtype, &tensor, &mut buffer.0[range.clone()])
+                        copy(*dtype, &tensor, &mut buffer.bytes[range.clone()])
                     }
                     _ => Ok(()),
                 })?;
@@ -89,15 +112,49 @@ impl Snapshot {
         self.buffer
     }
 
-    /// Its pieces, as a file holds them.
-    pub(crate) fn pieces(&self) -> Vec<Piece<'_>> {
-        let pieces = self.pieces.iter().map(|own| Piece {
+    /// The step of the checkpoint that was completed before this one.
+    pub(crate) fn completed(&self) -> Option<u64> {
+        self.buffer.completed
+    }
+
+    /// Writes this rank's files into the folder of the checkpoint, which it makes if it is not there. The file of frozen weights is
+    /// that of the last checkpoint under a second name, if they are the same.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] and [`Error::File`] if the disk refuses.
+    pub(crate) fn write(&self, disk: &dyn Disk, dir: &Path, rank: usize) -> Result<OwnFiles> {
+        let writing = Writer::dir_of_step(dir, self.step);
+        // Rank 0 has made it, unless this rank runs again alone.
+        disk.create_dir(&writing).map_err(Error::file(&writing))?;
+        let [changing, frozen] = [false, true].map(|is_frozen| self.pieces(is_frozen));
+        let changing = match changing.is_empty() {
+            true => None,
+            false => Some(write_shard_on(disk, &writing, rank, &changing)?),
+        };
+        let (place, earlier) = ((dir, self.step), self.buffer.frozen.as_ref());
+        let frozen = match frozen.is_empty() {
+            true => None,
+            false => Some(FrozenFile::put(disk, place, rank, &frozen, earlier)?),
+        };
+        Ok(OwnFiles { changing, frozen })
+    }
+
+    /// Notes that the checkpoint of these files is complete.
+    pub(crate) fn complete(&mut self, files: OwnFiles) {
+        self.buffer.frozen = files.frozen;
+        self.buffer.completed = Some(self.step);
+    }
+
+    // Its pieces, as a file holds them: those that steps change, or those that none does.
+    fn pieces(&self, is_frozen: bool) -> Vec<Piece<'_>> {
+        let own = self.pieces.iter().filter(|own| own.is_frozen == is_frozen);
+        let pieces = own.map(|own| Piece {
             name: &own.name,
             dtype: own.dtype,
             global_shape: &own.global_shape,
             layout: &own.layout,
             index: own.index.clone(),
-            bytes: &self.buffer.0[own.bytes.clone()],
+            bytes: &self.buffer.bytes[own.bytes.clone()],
         });
         pieces.collect()
     }
@@ -107,7 +164,8 @@ impl Snapshot {
     /// # Errors
     /// [`Error::NotFinite`] with the first tensor that has one.
     pub(crate) fn check_finite(&self) -> Result<()> {
-        let is_finite = |own: &&OwnPiece| is_finite(own.dtype, &self.buffer.0[own.bytes.clone()]);
+        let is_finite =
+            |own: &&OwnPiece| is_finite(own.dtype, &self.buffer.bytes[own.bytes.clone()]);
         match self.pieces.iter().find(|own| !is_finite(own)) {
             None => Ok(()),
             Some(own) => Err(Error::NotFinite {
@@ -154,6 +212,7 @@ fn plan(trainer: &Trainer) -> SnapshotPlan {
                     layout: parameter.layout().clone(),
                     index,
                     bytes: bytes.clone(),
+                    is_frozen: part == Part::Weights && parameter.is_frozen(),
                 });
                 (dtype, bytes)
             }));

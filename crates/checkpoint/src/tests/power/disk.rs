@@ -172,6 +172,15 @@ impl Disk for CutDisk {
         }))
     }
 
+    fn link(&self, file: &Path, name: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        state.meet(Operation::TakesRoom)?;
+        fs::hard_link(file, name)?;
+        let (file, name) = (state.relative(file), state.relative(name));
+        state.model.link(&file, &name);
+        Ok(())
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.lock();
         state.meet(Operation::Other)?;

@@ -120,6 +120,13 @@ impl Model {
         self.add(path, Content::Folder(FolderContent::default()));
     }
 
+    /// Gives a file a second name.
+    pub fn link(&mut self, file: &Path, name: &Path) {
+        let node = self.find(file);
+        let (folder, name) = split(name);
+        self.change(folder, Change::Add(name, node));
+    }
+
     pub fn append(&mut self, file: Node, bytes: &[u8]) {
         self.file(file).bytes.extend(bytes);
     }

@@ -113,6 +113,11 @@ impl Disk for Planted {
         }))
     }
 
+    fn link(&self, file: &Path, name: &Path) -> io::Result<()> {
+        self.pay()?;
+        self.disk.link(file, name)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.pay()?;
         let becomes = kind(to);

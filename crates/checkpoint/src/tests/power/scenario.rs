@@ -7,7 +7,7 @@ use super::{
     random::Random,
     state::{content_of, flip_bits, loss, save, temporary},
 };
-use crate::{Reader, Retention, disk::Disk, folder::complete, prune, tests::names};
+use crate::{FrozenFile, Reader, Retention, disk::Disk, folder::complete, prune, tests::names};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
@@ -34,6 +34,8 @@ pub struct Scenario<'a> {
     begun: BTreeMap<u64, Begun>,
     next_content: u64,
     has_committed: bool,
+    /// Of the process that writes.
+    frozen_files: Vec<FrozenFile>,
     counts: &'a mut Counts,
 }
 
@@ -58,6 +60,7 @@ pub fn run(seed: u64, plant: Plant, counts: &mut Counts) -> Result<(), String> {
         begun: BTreeMap::new(),
         next_content: 1,
         has_committed: false,
+        frozen_files: Vec::new(),
         counts,
     };
     for _ in 0..2 + scenario.random.below(7) {
@@ -86,6 +89,7 @@ impl Scenario<'_> {
             .one_of(&[(None, 40), (Some(Operation::SyncsNames), 5)]);
         let after = self.random.below(within);
         self.disk.restart(trouble, after, only);
+        self.frozen_files.clear();
         if self.dir().exists() && self.random.below(5) == 0 {
             // As a process would whose settings keep fewer.
             self.prune().ok();
@@ -129,13 +133,9 @@ impl Scenario<'_> {
         let content = self.next_content;
         self.next_content += 1;
         self.begun.entry(step).or_default().contents.insert(content);
-        save(
-            &self.planted(),
-            &self.dir(),
-            step,
-            content,
-            &mut self.random,
-        )?;
+        let (disk, dir) = (self.planted(), self.dir());
+        let frozen_files = &mut self.frozen_files;
+        save(&disk, (&dir, step), content, frozen_files, &mut self.random)?;
         self.has_committed = true;
         let committed = Begun {
             contents: BTreeSet::from([content]),

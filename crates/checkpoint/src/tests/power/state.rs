@@ -2,9 +2,9 @@
 
 use super::random::Random;
 use crate::{
-    Reader, Result, Sections,
+    FrozenFile, Reader, Result, Sections,
     disk::Disk,
-    tests::{Whole, grid, holds, names, save_with},
+    tests::{Whole, grid, holds, names, save_with_frozen},
 };
 use hal::DType;
 use std::{fs, path::Path, sync::Arc};
@@ -21,17 +21,22 @@ fn tensors(content: u64) -> Vec<Whole> {
     ]
 }
 
+/// What all contents have in common.
+fn frozen() -> Vec<Whole> {
+    vec![Whole::new("frozen", DType::F32, &[8, 40], "[z | x]", 1)]
+}
+
 /// The validation loss of a content, which some lack.
 pub fn loss(content: u64) -> Option<f64> {
     (!content.is_multiple_of(3)).then_some((content * 7 % 5) as f64)
 }
 
-/// Writes a checkpoint as the ranks of some grid.
+/// Writes a checkpoint as the ranks of some grid, whose last call has written files of frozen tensors.
 pub fn save(
     disk: &Arc<dyn Disk>,
-    dir: &Path,
-    step: u64,
+    (dir, step): (&Path, u64),
     content: u64,
+    frozen_files: &mut Vec<FrozenFile>,
     random: &mut Random,
 ) -> Result<()> {
     let grid = grid(random.one_of(&GRIDS));
@@ -40,7 +45,9 @@ pub fn save(
         validation_loss: loss(content),
         ..Sections::default()
     };
-    save_with(disk, dir, step, &grid, &tensors(content), sections).map(drop)
+    let (tensors, frozen) = (tensors(content), frozen());
+    let frozen = (&frozen[..], frozen_files);
+    save_with_frozen(disk, (dir, step), &grid, &tensors, frozen, sections).map(drop)
 }
 
 /// The number of a checkpoint, if it is whole.
@@ -50,7 +57,7 @@ pub fn content_of(path: &Path) -> std::result::Result<u64, String> {
     reader.verify().map_err(said)?;
     let content = reader.sections().trainer.as_u64();
     content
-        .filter(|content| holds(&reader, &tensors(*content)))
+        .filter(|content| holds(&reader, &[tensors(*content), frozen()].concat()))
         .ok_or_else(|| format!("{} holds other bytes than were written", path.display()))
 }
 

@@ -7,9 +7,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    checkpoint::{
-        self, Disk, FileCopy, FileSystem, Retention, ShardRecord, Writer, path_of_step, write_shard,
-    },
+    checkpoint::{self, Disk, FileCopy, FileSystem, Retention, ShardRecord, Writer, path_of_step},
 };
 use bootstrap::World;
 use std::{
@@ -57,8 +55,12 @@ impl LocalTarget {
     ///
     /// # Errors
     /// As [`Trainer::save`](super::super::Trainer::save).
-    pub(in crate::trainer) fn write(&self, world: &World, snapshot: &Snapshot) -> Result<PathBuf> {
-        let (dir, step) = (&self.dir, snapshot.step);
+    pub(in crate::trainer) fn write(
+        &self,
+        world: &World,
+        snapshot: &mut Snapshot,
+    ) -> Result<PathBuf> {
+        let (dir, step, rank) = (&self.dir, snapshot.step, world.rank());
         let writer = disk_work::all(world, || {
             snapshot.check_finite()?;
             Ok(match self.leads {
@@ -66,28 +68,28 @@ impl LocalTarget {
                 false => None,
             })
         })?;
-        let writing = Writer::dir_of_step(dir, step);
-        let record = disk_work::all(world, || {
-            // The leader has made it, unless this rank runs again alone.
-            FileSystem
-                .create_dir(&writing)
-                .map_err(Error::file(&writing))?;
-            let pieces = snapshot.pieces();
-            Ok(match pieces.is_empty() {
-                true => None,
-                false => Some(write_shard(&writing, world.rank(), &pieces)?),
-            })
-        })?;
-        let records: Vec<Option<ShardRecord>> = save::gathered(world, &record)?;
+        let files = disk_work::all(world, || snapshot.write(&FileSystem, dir, rank))?;
+        let records: Vec<[Option<ShardRecord>; 2]> = save::gathered(world, &files.records())?;
         if let Some(partners) = &self.partners {
-            exchange(world, partners, &writing, &records)?;
+            let writing = Writer::dir_of_step(dir, step);
+            let [changing, frozen] = [0, 1].map(|kind| {
+                let of_kind = records.iter().map(|records| records[kind].as_ref());
+                of_kind.collect::<Vec<_>>()
+            });
+            exchange(world, partners, &writing, &changing)?;
+            let before = snapshot.completed().map(|step| path_of_step(dir, step));
+            let lacks = !partners.link(before.as_deref(), &writing, &frozen);
+            // Partners send if any of them has to.
+            if world.everyone().any(lacks)? {
+                exchange(world, partners, &writing, &frozen)?;
+            }
         }
         disk_work::all(world, || {
-            let records = records.into_iter().flatten().collect();
-            Ok(match writer {
-                Some(writer) => Some(writer.commit_part(records, snapshot.sections.clone())?),
-                None => None,
-            })
+            let records = records.into_iter().flatten().flatten().collect();
+            let sections = snapshot.sections.clone();
+            Ok(writer
+                .map(|writer| writer.commit_part(records, sections))
+                .transpose()?)
         })?;
         disk_work::all(world, || {
             if self.leads {
@@ -95,7 +97,27 @@ impl LocalTarget {
             }
             Ok(())
         })?;
+        snapshot.complete(files);
         Ok(path_of_step(dir, step))
+    }
+}
+
+impl Partners {
+    // Gives the copies that the checkpoint before holds a second name; whether all have one.
+    fn link(
+        &self,
+        before: Option<&Path>,
+        writing: &Path,
+        records: &[Option<&ShardRecord>],
+    ) -> bool {
+        let kept = || {
+            let kept = self.kept.iter();
+            kept.filter_map(|member| records[self.members[*member]])
+        };
+        let Some(before) = before else {
+            return kept().next().is_none();
+        };
+        kept().all(|record| record.link(&FileSystem, before, writing))
     }
 }
 
@@ -104,12 +126,11 @@ fn exchange(
     world: &World,
     partners: &Partners,
     writing: &Path,
-    records: &[Option<ShardRecord>],
+    records: &[Option<&ShardRecord>],
 ) -> Result<()> {
     let failed = |error: io::Error| Error::file(writing)(error);
     let mut own = disk_work::all(world, || {
-        let record = records[world.rank()].as_ref();
-        record
+        records[world.rank()]
             .map(|record| File::open(writing.join(record.file_name())).map_err(failed))
             .transpose()
     })?;
@@ -124,13 +145,20 @@ fn exchange(
     };
     let (mut chunk, mut copies) = disk_work::all(world, || {
         let kept = partners.kept.iter().filter_map(|member| {
-            let record = records[partners.members[*member]].as_ref()?;
-            Some(FileCopy::of(&FileSystem, writing, record).map(|copy| (*member, copy)))
+            let record = records[partners.members[*member]]?;
+            // Of several copies, some may have been linked.
+            let path = writing.join(record.file_name());
+            let copy = FileSystem
+                .remove(&path)
+                .map_err(Error::file(&path))
+                .and_then(|()| Ok(FileCopy::of(&FileSystem, writing, record)?));
+            Some(copy.map(|copy| (*member, copy)))
         });
-        let copies: checkpoint::Result<Vec<_>> = kept.collect();
+        let copies: Result<Vec<_>> = kept.collect();
         Ok((next()?, copies?))
     })?;
-    let longest = records.iter().flatten().map(ShardRecord::num_bytes).max();
+    let longest = records.iter().flatten().map(|record| record.num_bytes());
+    let longest = longest.max();
     for _ in 0..longest.unwrap_or(0).div_ceil(CHUNK_BYTES) {
         let received = partners.group.all_gather(&chunk)?;
         chunk = disk_work::all(world, || {
