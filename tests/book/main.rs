@@ -3,6 +3,7 @@
 //! That its Rust runs is the work of the doc tests (`src/manual.rs`).
 
 mod blocks;
+mod campaign;
 mod environment;
 mod links;
 mod pages;

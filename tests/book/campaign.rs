@@ -1,0 +1,74 @@
+//! The tables of `docs/how-we-test.md` are made from the counts that `ci/campaign.sh` records.
+
+use crate::pages::{check_generated, read, table};
+use serde_json::Value;
+
+const PAGE: &str = "docs/how-we-test.md";
+const COUNTS: &str = "docs/measured/campaign.json";
+const BEGIN: &str = "<!-- The tables below are made from";
+
+/// The parts of the campaign in the order of the page, with what each counts.
+const PARTS: [(&str, &str); 5] = [
+    ("power", "Simulated power cuts"),
+    ("killed", "A run that is killed while it writes checkpoints"),
+    ("faults", "Real faults, injected"),
+    ("fuzz", "Inputs tried by fuzzing, for each format"),
+    ("tests", "Tests in the sources"),
+];
+
+/// `1234567` as `1,234,567`.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let head = (digits.len() - 1) % 3 + 1;
+    let rest = digits.as_bytes()[head..].chunks(3);
+    rest.fold(digits[..head].to_owned(), |text, three| {
+        text + "," + std::str::from_utf8(three).unwrap()
+    })
+}
+
+fn part(title: &str, recorded: &Value) -> String {
+    let text = |key: &str| recorded[key].as_str().unwrap();
+    let counts = recorded["counts"].as_object().unwrap();
+    let rows = counts.iter().map(|(name, count)| {
+        let count = grouped(count.as_u64().unwrap());
+        vec![name.replace('_', " "), count]
+    });
+    let tried = table(&["what", "number"], rows);
+    let (command, commit, date) = (text("command"), text("commit"), text("date"));
+    let seconds = grouped(recorded["seconds"].as_u64().unwrap());
+    let machine = text("machine");
+    format!(
+        "
+### {title}
+
+`{command}` on {date}, commit {commit}, in {seconds} s on {machine}.
+
+{tried}"
+    )
+}
+
+#[test]
+fn the_counts_of_the_campaign_are_those_recorded() {
+    let page = read(PAGE);
+    let begin = page
+        .find(BEGIN)
+        .expect("a line that says where the tables begin");
+    let line = begin + page[begin..].find("-->\n").unwrap() + "-->\n".len();
+    let recorded: Value = serde_json::from_str(&read(COUNTS)).unwrap();
+    let mut expected = page[..line].to_owned() + "\n## Counts\n";
+    for (key, title) in PARTS {
+        // A part that has never run has no counts.
+        if let Some(recorded) = recorded.get(key) {
+            expected += &part(title, recorded);
+        }
+    }
+    let known = |key: &String| PARTS.iter().any(|(part, _)| part == key);
+    assert!(recorded.as_object().unwrap().keys().all(known), "{COUNTS}");
+    check_generated(PAGE, &expected);
+}
+
+#[test]
+fn numbers_are_grouped_by_thousands() {
+    let said = [0, 12, 999, 1000, 12_345, 1_234_567].map(grouped);
+    assert_eq!(said, ["0", "12", "999", "1,000", "12,345", "1,234,567"]);
+}
