@@ -1,6 +1,7 @@
 //! A chosen token, on which all ranks agree because one of them has chosen it.
 
 use super::{
+    relay::relay,
     sampling::{self, Sampler},
     sequence::Sequence,
 };
@@ -51,9 +52,7 @@ pub(super) fn choose<'a>(
     sequences: impl Iterator<Item = &'a Sequence>,
     logits: &[Vec<f64>],
 ) -> Result<Vec<Choice>> {
-    let (world, chooser) = (context.world(), chooser(context));
-    let mut choices = Vec::new();
-    if world.rank() == chooser {
+    let choices = || {
         let pairs = sequences.zip(logits);
         let own = pairs.map(|(sequence, logits)| {
             Choice::of(
@@ -62,19 +61,7 @@ pub(super) fn choose<'a>(
                 logits,
             )
         });
-        choices = own.collect::<Result<_>>()?;
-    }
-    if world.size() == 1 {
-        return Ok(choices);
-    }
-    let refuse = |error: postcard::Error| {
-        crate::Error::from(hal::Error::invalid(
-            "choices",
-            error.to_string(),
-            "those of the rank that chooses",
-        ))
+        own.collect()
     };
-    let bytes = postcard::to_stdvec(&choices).map_err(refuse)?;
-    let told = world.everyone().broadcast(chooser, &bytes)?;
-    postcard::from_bytes(&told).map_err(refuse)
+    relay(context.world(), chooser(context), choices)
 }

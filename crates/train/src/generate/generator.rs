@@ -115,6 +115,16 @@ impl<'a> Generator<'a> {
         self.waiting.is_empty() && self.running.is_empty()
     }
 
+    /// The number of requests that run.
+    pub fn num_running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// The number of requests that wait to run.
+    pub fn num_waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// What was run so far, and the time it took.
     pub fn speed(&self) -> Speed {
         self.speed

@@ -2,12 +2,13 @@
 //!
 //! A [`Generator`] continues the texts of several [`Request`]s at a time. Read in this order: `request` (what is asked for and
 //! returned), `sampling` (the choice of a token), `text` (characters and stop strings), `window` (which tokens are read),
-//! `sequence` (a request that runs), `micro_batches` (what a step runs), `choice` (on which all ranks agree), `generator`,
-//! `stored` (a model from a checkpoint).
+//! `sequence` (a request that runs), `micro_batches` (what a step runs), `relay` and `choice` (on which all ranks agree),
+//! `generator`, `stored` (a model from a checkpoint).
 
 mod choice;
 mod generator;
 mod micro_batches;
+mod relay;
 mod request;
 mod sampling;
 mod sequence;
@@ -17,6 +18,7 @@ mod text;
 mod window;
 
 pub use generator::{Generator, GeneratorOptions};
+pub use relay::{TICK, relay};
 pub use request::{Finish, Generated, MOST_TOKENS, Request, RequestId};
 pub use sampling::Sampling;
 pub use speed::Speed;

@@ -1,7 +1,11 @@
 //! What is asked of a generator, and what it returns.
 
 use super::Sampling;
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    data::{ChatTemplate, Tokenizer},
+};
+use serde::{Deserialize, Serialize};
 
 /// The most tokens of one request.
 pub const MOST_TOKENS: usize = 1 << 20;
@@ -12,7 +16,7 @@ const MOST_STOP_BYTES: usize = 1024;
 const MOST_LIKELIEST: usize = 100;
 
 /// A text to continue.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// The tokens to continue, at least one.
     pub prompt: Vec<u32>,
@@ -65,6 +69,20 @@ impl Request {
             within("stop: bytes of a string", stop.len(), 1, MOST_STOP_BYTES)?;
         }
         Ok(())
+    }
+
+    /// The request for an answer in a chat, which also ends at the token or text that the template writes after an answer.
+    ///
+    /// # Errors
+    /// Those of [`ChatTemplate::after_answer`] and of the tokenizer.
+    pub fn answering(self, template: &ChatTemplate, tokenizer: &Tokenizer) -> Result<Request> {
+        let mut request = self;
+        request.stop.extend(template.after_answer()?);
+        let end = tokenizer.encode(template.eos_token())?;
+        if let ([end], None) = (&end[..], request.end) {
+            request.end = Some(*end);
+        }
+        Ok(request)
     }
 }
 

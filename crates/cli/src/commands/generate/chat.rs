@@ -3,7 +3,7 @@
 use super::printer::emit;
 use crate::failure::{Failure, Outcome};
 use bootstrap::World;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::{
     io::{BufRead, IsTerminal, Read, stdin},
     path::Path,
@@ -12,18 +12,14 @@ use std::{
         atomic::AtomicBool,
         mpsc::{Receiver, RecvTimeoutError, channel},
     },
-    time::Duration,
 };
 use train::{
     data::{Chat, ChatTemplate, Tokenizer},
-    generate::{Generator, Request},
+    generate::{Generator, Request, TICK, relay},
 };
 
 /// The most bytes of a message.
 const MOST_BYTES: u64 = 1 << 20;
-
-/// The time after which the other ranks learn that there is no message yet: far below any timeout.
-const TICK: Duration = Duration::from_millis(500);
 
 /// How messages become prompts.
 #[derive(Clone, Debug)]
@@ -79,18 +75,12 @@ impl Chats {
         Ok(self.template.render(chat, chat.messages.len(), true)?)
     }
 
-    /// The request for each answer, which ends at the token or text that the template writes after an answer.
+    /// The request for each answer.
     ///
     /// # Errors
-    /// As [`ChatTemplate::render`].
+    /// As [`Request::answering`].
     pub(super) fn request(&self, asked: Request, tokenizer: &Tokenizer) -> train::Result<Request> {
-        let mut request = asked;
-        request.stop.extend(self.template.after_answer()?);
-        let end = tokenizer.encode(self.template.eos_token())?;
-        if let ([end], None) = (&end[..], request.end) {
-            request.end = Some(*end);
-        }
-        Ok(request)
+        asked.answering(&self.template, tokenizer)
     }
 
     /// Answers the lines of the first rank's stdin until it ends. Collective.
@@ -182,19 +172,15 @@ fn next(
 ) -> train::Result<Option<String>> {
     loop {
         world.beat("waiting for a message");
-        let own = match lines.map(|lines| lines.recv_timeout(TICK)) {
-            Some(Ok(line)) => json!({"line": line?}),
-            Some(Err(RecvTimeoutError::Disconnected)) => json!({"ended": true}),
-            Some(Err(RecvTimeoutError::Timeout)) | None => json!({}),
+        let own = || match lines.map(|lines| lines.recv_timeout(TICK)) {
+            Some(Ok(line)) => Ok(Some(line?)),
+            Some(Err(RecvTimeoutError::Disconnected)) => Ok(None),
+            Some(Err(RecvTimeoutError::Timeout)) | None => Ok(Some(String::new())),
         };
-        let own = serde_json::to_vec(&own).expect("text is JSON");
-        let told = world.everyone().broadcast(0, &own)?;
-        let told: Value = serde_json::from_slice(&told).expect("the same program wrote it");
-        match (told["line"].as_str(), told["ended"].as_bool()) {
-            (Some(""), _) => continue,
-            (Some(line), _) => return Ok(Some(line.to_owned())),
-            (None, Some(true)) => return Ok(None),
-            (None, _) => continue,
+        // An empty line is no message.
+        match relay(world, 0, own)? {
+            Some(line) if line.is_empty() => continue,
+            line => return Ok(line),
         }
     }
 }

@@ -8,7 +8,10 @@ use std::{
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
 };
-use train::{data::Tokenizer, generate::Request};
+use train::{
+    data::Tokenizer,
+    generate::{Request, relay},
+};
 
 /// The most bytes of a prompt.
 const MOST_BYTES: u64 = 16 << 20;
@@ -91,11 +94,8 @@ impl Prompts {
     /// # Errors
     /// Those of the exchange.
     pub(super) fn shared(&self, world: &World) -> train::Result<Prompts> {
-        let own = serde_json::to_vec(&self.texts).expect("text is JSON");
-        let told = world.everyone().broadcast(0, &own)?;
-        let texts = serde_json::from_slice(&told).expect("the same program wrote it");
         Ok(Prompts {
-            texts,
+            texts: relay(world, 0, || Ok(self.texts.clone()))?,
             pipe_closed: self.pipe_closed.clone(),
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use hal::random::Key;
+use serde::{Deserialize, Serialize};
 use std::{cmp::Ordering, collections::HashSet};
 
 /// The largest temperature and repetition penalty; beyond, every token is equally likely.
@@ -18,7 +19,7 @@ const SORTED_FIRST: usize = 64;
 /// # Source
 /// Top-p: Holtzman et al., arXiv:1904.09751. Min-p: Nguyen et al., arXiv:2407.01082. The penalty: Keskar et al.,
 /// arXiv:1909.05858, for logits of either sign, as other programs have it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
     /// Values above 1 flatten the distribution over tokens, values below 1 sharpen it; 0 takes the most likely token, and of
     /// several the first.
