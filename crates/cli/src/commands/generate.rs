@@ -4,24 +4,19 @@ mod chat;
 mod printer;
 mod prompts;
 
-use super::checkpoint;
+use super::{checkpoint, on_ranks::OnRanks};
 use crate::{
     Registry, device,
     failure::{Failure, Outcome},
-    launcher,
-    numbers::{MOST_THREADS, count},
     output,
-    ranks::Team,
 };
 use chat::Chats;
 use clap::Args;
-use grid::{Degrees, Grid};
 use printer::{Printer, Written};
 use prompts::{Prompts, tokens};
 use serde::Serialize;
 use std::{path::PathBuf, sync::atomic::Ordering, time::Instant};
 use train::{
-    Config,
     data::Tokenizer,
     generate::{Generator, GeneratorOptions, Request, Sampling, Speed, described, load, text},
 };
@@ -101,15 +96,8 @@ pub(crate) struct Generate {
     /// With each token, its log-probability and those of the N most likely tokens
     #[arg(long, value_name = "N", requires = "json")]
     logprobs: Option<usize>,
-    /// Ranks along each axis; defaults to one rank
-    #[arg(long, value_name = "AXIS=N,...")]
-    grid: Option<Degrees>,
-    /// Number of ranks; without --grid they lie along X
-    #[arg(long, value_name = "N", value_parser = count::<MOST_THREADS>)]
-    ranks: Option<usize>,
-    /// Threads per rank; by default the ranks share the cores evenly
-    #[arg(long, value_name = "N", value_parser = count::<MOST_THREADS>)]
-    threads: Option<usize>,
+    #[command(flatten)]
+    ranks: OnRanks,
     /// Print prompts, texts and times as JSON, at the end
     #[arg(long)]
     json: bool,
@@ -145,7 +133,7 @@ impl Generate {
             false => Prompts::read(&self.prompt, &self.prompt_file, &tokenizer)?,
         };
         prompts.check(&request, vocabulary, (&tokenizer, chats.as_ref()))?;
-        let team = self.team(&mut config)?;
+        let team = self.ranks.team(&mut config)?;
         let begun = Instant::now();
         let (opened, json) = (path.clone(), self.json);
         let closed = prompts.pipe_closed();
@@ -233,39 +221,6 @@ impl Generate {
         };
         request.end = request.end.or_else(|| tokenizer.document_end());
         Ok(request)
-    }
-
-    fn team(&self, config: &mut Config) -> Outcome<Team> {
-        let degrees = match (self.grid, self.ranks) {
-            (Some(grid), _) => grid,
-            (None, ranks) => {
-                let ranks = ranks.or_else(launcher::num_ranks).unwrap_or(1);
-                Degrees {
-                    x: ranks,
-                    ..Degrees::default()
-                }
-            }
-        };
-        let ranks = self
-            .ranks
-            .map_or_else(|| degrees.world_size(), Ok)
-            .map_err(train::Error::from)?;
-        Grid::for_ranks(degrees, config.parallel.order.or_default(), ranks)
-            .map_err(train::Error::from)?;
-        // Sequences make no demand on the grid: all ranks along Z, Data and Context hold them.
-        config
-            .model
-            .demands()
-            .check(&degrees)
-            .map_err(train::Error::from)?;
-        config.parallel.grid = degrees;
-        // The machine of the training run may not be this one.
-        config.parallel.machine = None;
-        // The matmuls of few tokens are not those that training has timed.
-        config.device.matmul_choices = None;
-        let threads = || launcher::threads_each(ranks);
-        let team = Team::new(ranks, self.threads.unwrap_or_else(threads));
-        Ok(team.with_device(config.device_settings()))
     }
 }
 

@@ -8,9 +8,11 @@ mod diff;
 mod doctor;
 mod generate;
 mod metrics;
+mod on_ranks;
 mod plan;
 mod replay;
 mod report;
+mod serve;
 mod supervise;
 mod train;
 mod watch;
@@ -26,6 +28,11 @@ pub(crate) enum Command {
     Train(Box<train::Train>),
     /// Generate text with a trained model
     Generate(generate::Generate),
+    /// Answer clients over HTTP with a trained model, as OpenAI's servers do
+    ///
+    /// Clients find it under /v1, and people a page at /. Ends after SIGTERM or Ctrl-C once the requests that it has are
+    /// answered. Needs a build with the feature `serve`.
+    Serve(serve::Serve),
     /// Find the best grid for a machine, and predict its speed and memory
     Plan(Box<plan::Plan>),
     /// Inspect, verify, digest, compare, audit, recover, reshard, import or export checkpoints
@@ -71,6 +78,7 @@ impl Command {
         match self {
             Command::Train(train) => train.run(registry),
             Command::Generate(generate) => generate.run(registry),
+            Command::Serve(serve) => serve.run(registry),
             Command::Plan(plan) => launcher::refuse_many("plan").and_then(|()| plan.run(families)),
             Command::Checkpoint(checkpoint) => checkpoint.run(registry),
             Command::Watch(watch) => launcher::refuse_many("watch").and_then(|()| watch.run()),

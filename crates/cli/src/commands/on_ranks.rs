@@ -1,0 +1,64 @@
+//! The ranks that run a checkpoint's model, which need not be those that trained it.
+
+use crate::{
+    failure::Outcome,
+    launcher,
+    numbers::{MOST_THREADS, count},
+    ranks::Team,
+};
+use clap::Args;
+use grid::{Degrees, Grid};
+use train::Config;
+
+/// Their grid and threads.
+#[derive(Args, Debug)]
+pub(super) struct OnRanks {
+    /// Ranks along each axis; defaults to one rank
+    #[arg(long, value_name = "AXIS=N,...")]
+    grid: Option<Degrees>,
+    /// Number of ranks; without --grid they lie along X
+    #[arg(long, value_name = "N", value_parser = count::<MOST_THREADS>)]
+    ranks: Option<usize>,
+    /// Threads per rank; by default the ranks share the cores evenly
+    #[arg(long, value_name = "N", value_parser = count::<MOST_THREADS>)]
+    threads: Option<usize>,
+}
+
+impl OnRanks {
+    /// The ranks, and in the configuration their grid.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for a grid of other ranks, or that the model does not allow.
+    pub(super) fn team(&self, config: &mut Config) -> Outcome<Team> {
+        let degrees = match (self.grid, self.ranks) {
+            (Some(grid), _) => grid,
+            (None, ranks) => {
+                let ranks = ranks.or_else(launcher::num_ranks).unwrap_or(1);
+                Degrees {
+                    x: ranks,
+                    ..Degrees::default()
+                }
+            }
+        };
+        let ranks = self
+            .ranks
+            .map_or_else(|| degrees.world_size(), Ok)
+            .map_err(train::Error::from)?;
+        Grid::for_ranks(degrees, config.parallel.order.or_default(), ranks)
+            .map_err(train::Error::from)?;
+        // Sequences make no demand on the grid: all ranks along Z, Data and Context hold them.
+        config
+            .model
+            .demands()
+            .check(&degrees)
+            .map_err(train::Error::from)?;
+        config.parallel.grid = degrees;
+        // The machine of the training run may not be this one.
+        config.parallel.machine = None;
+        // The matmuls of few tokens are not those that training has timed.
+        config.device.matmul_choices = None;
+        let threads = || launcher::threads_each(ranks);
+        let team = Team::new(ranks, self.threads.unwrap_or_else(threads));
+        Ok(team.with_device(config.device_settings()))
+    }
+}
