@@ -23,6 +23,6 @@ cargo package --quiet --offline --allow-dirty --no-verify --workspace \
 } >"$unpacked/Cargo.toml"
 cp Cargo.lock "$unpacked"
 cd "$unpacked"
-cargo check --quiet --offline --workspace --all-targets --features fascicle/cuda,fascicle/rocm
+cargo check --quiet --offline --workspace --all-targets --features fascicle/cuda,fascicle/rocm,fascicle/serve
 cargo check --quiet --offline -p fascicle --no-default-features
 printf '%s packages build from what they pack\n' "$(ls -d fascicle*/ | wc -l)"

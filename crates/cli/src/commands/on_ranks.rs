@@ -28,7 +28,7 @@ impl OnRanks {
     /// The ranks, and in the configuration their grid.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for a grid of other ranks, or that the model does not allow.
+    /// [`Failure::Usage`](crate::failure::Failure::Usage) for a grid of other ranks, or that the model does not allow.
     pub(super) fn team(&self, config: &mut Config) -> Outcome<Team> {
         let degrees = match (self.grid, self.ranks) {
             (Some(grid), _) => grid,

@@ -1,9 +1,10 @@
 //! The side that clients see: a thread that speaks HTTP.
 //!
-//! Read in this order: `keys`, `places` (how many sequences may wait), `routes` (what is at which address), `answers` (a job
-//! until its last token), `connection` (connections, and clients that are too slow), `front` (the thread).
+//! Read in this order: `keys`, `places` (how many sequences may wait), `routes` (what is at which address), `body`,
+//! `answers` (a job until its last token), `connection` (connections, and clients that are too slow), `front` (the thread).
 
 mod answers;
+mod body;
 mod connection;
 mod front;
 mod keys;

@@ -3,12 +3,11 @@
 use super::{
     Refusal,
     fields::{Fields, shown},
-    messages,
+    messages, options,
 };
 use crate::{Limits, Served};
 use serde_json::Value;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use train::generate::{Request, Sampling};
+use train::generate::Request;
 
 /// The most answers to one prompt.
 const MOST_CHOICES: usize = 128;
@@ -54,63 +53,47 @@ impl Asked {
         let (prompts, log_probabilities, echoes) = match endpoint {
             Endpoint::Completions => {
                 let prompts = prompts(&mut fields, served)?;
-                let logprobs = fields.count("logprobs")?;
-                (prompts, logprobs, fields.flag("echo")?)
+                (prompts, fields.count("logprobs")?, fields.flag("echo")?)
             }
             Endpoint::Chat => {
                 let prompt = chat(&mut fields, served)?;
-                (vec![prompt], likelihoods(&mut fields)?, false)
+                (vec![prompt], options::likelihoods(&mut fields)?, false)
             }
         };
-        let tokens = tokens(&mut fields)?;
-        let choices = fields.count("n")?.unwrap_or(1);
-        if !(1..=MOST_CHOICES).contains(&choices) {
-            return Err(Refusal::field("n", choices, "a number from 1 to 128"));
-        }
-        let (all, most) = (choices * prompts.len(), limits.running + limits.waiting);
-        if all > most {
-            let found = format!("{} prompts with n = {choices}", prompts.len());
-            let needed = format!("at most {most} answers in all");
-            return Err(Refusal::field("prompt", found, &needed));
-        }
-        let (sampling, stop) = (sampling(&mut fields)?, stop(&mut fields)?);
-        let stream = fields.flag("stream")?;
-        let include_usage = include_usage(&mut fields)?;
-        fields.finish()?;
-        let mut request = Request {
-            prompt: Vec::new(),
-            tokens: 1,
-            sampling,
-            stop,
-            end: None,
-            log_probabilities,
-        };
-        if endpoint == Endpoint::Chat {
-            request = request.answering(messages::template(served)?, &served.tokenizer)?;
-        }
-        request.end = request.end.or_else(|| served.tokenizer.document_end());
+        let choices = choices(&mut fields, prompts.len(), limits)?;
         let mut asked = Asked {
             endpoint,
             requests: Vec::new(),
             echo: Vec::new(),
             prompt_tokens: prompts.iter().map(Vec::len).sum(),
-            stream,
-            include_usage,
+            stream: fields.flag("stream")?,
+            include_usage: options::include_usage(&mut fields)?,
         };
-        for prompt in prompts {
-            let room = room(prompt.len(), (tokens, endpoint), limits)?;
-            let request = Request {
-                prompt,
-                tokens: room,
-                ..request.clone()
-            };
-            request.check(served.vocabulary)?;
-            asked.add(&request, (choices, echoes), served);
-        }
+        let tokens = options::tokens(&mut fields)?;
+        let request = Request {
+            prompt: Vec::new(),
+            tokens: 1,
+            sampling: options::sampling(&mut fields)?,
+            stop: options::stop(&mut fields)?,
+            end: None,
+            log_probabilities,
+        };
+        fields.finish()?;
         if echoes && log_probabilities.is_some() {
             let message =
                 "echo: this server has no log-probabilities of a prompt; leave out logprobs";
             return Err(Refusal::invalid(message).about("echo").code("unsupported"));
+        }
+        let request = ending(request, endpoint, served)?;
+        for prompt in prompts {
+            let tokens = room(prompt.len(), (tokens, endpoint), limits)?;
+            let request = Request {
+                prompt,
+                tokens,
+                ..request.clone()
+            };
+            request.check(served.vocabulary)?;
+            asked.add(&request, (choices, echoes), served);
         }
         Ok(asked)
     }
@@ -145,6 +128,33 @@ fn model(fields: &mut Fields, served: &Served) -> Result<(), Refusal> {
     }
 }
 
+// The answers to each prompt.
+fn choices(fields: &mut Fields, prompts: usize, limits: &Limits) -> Result<usize, Refusal> {
+    let choices = fields.count("n")?.unwrap_or(1);
+    if !(1..=MOST_CHOICES).contains(&choices) {
+        let needed = format!("a number from 1 to {MOST_CHOICES}");
+        return Err(Refusal::field("n", choices, &needed));
+    }
+    // More than this never find a place at the same time.
+    let most = limits.running + limits.waiting;
+    if choices * prompts > most {
+        let found = format!("{prompts} prompts with n = {choices}");
+        let needed = format!("at most {most} answers in all");
+        return Err(Refusal::field("prompt", found, &needed));
+    }
+    Ok(choices)
+}
+
+// The request with the token at which its text ends, and of a chat the text that follows an answer.
+fn ending(request: Request, endpoint: Endpoint, served: &Served) -> Result<Request, Refusal> {
+    let mut request = match endpoint {
+        Endpoint::Completions => request,
+        Endpoint::Chat => request.answering(messages::template(served)?, &served.tokenizer)?,
+    };
+    request.end = request.end.or_else(|| served.tokenizer.document_end());
+    Ok(request)
+}
+
 // A text, its tokens, or a list of either.
 fn prompts(fields: &mut Fields, served: &Served) -> Result<Vec<Vec<u32>>, Refusal> {
     let needed = "a string, token ids, or a list of either";
@@ -177,26 +187,6 @@ fn chat(fields: &mut Fields, served: &Served) -> Result<Vec<u32>, Refusal> {
     encoded.map_err(|error| Refusal::invalid(format!("messages: {error}")).about("messages"))
 }
 
-// Of a chat: whether log-probabilities are returned, and beside them how many of the most likely tokens.
-fn likelihoods(fields: &mut Fields) -> Result<Option<usize>, Refusal> {
-    let wanted = fields.flag("logprobs")?;
-    match (wanted, fields.count("top_logprobs")?) {
-        (true, count) => Ok(Some(count.unwrap_or(0))),
-        (false, None | Some(0)) => Ok(None),
-        (false, Some(count)) => {
-            let found = format!("{count} without logprobs");
-            let needed = "\"logprobs\": true beside it";
-            Err(Refusal::field("top_logprobs", found, needed))
-        }
-    }
-}
-
-// The newer name counts before the older one.
-fn tokens(fields: &mut Fields) -> Result<Option<usize>, Refusal> {
-    let older = fields.count("max_tokens")?;
-    Ok(fields.count("max_completion_tokens")?.or(older))
-}
-
 // The tokens to generate after a prompt.
 fn room(
     prompt: usize,
@@ -218,53 +208,4 @@ fn room(
         return Err(refusal.code("context_length_exceeded"));
     }
     Ok(tokens)
-}
-
-fn sampling(fields: &mut Fields) -> Result<Sampling, Refusal> {
-    let sampling = Sampling {
-        temperature: fields.number("temperature")?.unwrap_or(1.0),
-        top_k: fields.count("top_k")?.unwrap_or(0),
-        top_p: fields.number("top_p")?.unwrap_or(1.0),
-        min_p: fields.number("min_p")?.unwrap_or(0.0),
-        repetition_penalty: fields.number("repetition_penalty")?.unwrap_or(1.0),
-        seed: match fields.value("seed") {
-            Some(seed) => seed
-                .as_i64()
-                .map(|seed| seed as u64)
-                .or(seed.as_u64())
-                .ok_or_else(|| Refusal::field("seed", shown(&seed), "an integer"))?,
-            // Each such request draws anew.
-            None => RandomState::new().build_hasher().finish(),
-        },
-    };
-    sampling.check()?;
-    Ok(sampling)
-}
-
-fn stop(fields: &mut Fields) -> Result<Vec<String>, Refusal> {
-    match fields.value("stop") {
-        None => Ok(Vec::new()),
-        Some(Value::String(text)) => Ok(vec![text]),
-        Some(other) => serde_json::from_value(other.clone())
-            .map_err(|_| Refusal::field("stop", shown(&other), "a string or a list of strings")),
-    }
-}
-
-fn include_usage(fields: &mut Fields) -> Result<bool, Refusal> {
-    let Some(found) = fields.value("stream_options") else {
-        return Ok(false);
-    };
-    let needed = "an object with include_usage";
-    let refuse = || Refusal::field("stream_options", shown(&found), needed);
-    let options = found.as_object().ok_or_else(refuse)?;
-    // The other option pads pieces to equal lengths; without it they say the same.
-    let is_known = |name: &String| matches!(&**name, "include_usage" | "include_obfuscation");
-    match options.keys().all(is_known) {
-        true => match options.get("include_usage") {
-            Some(Value::Bool(wanted)) => Ok(*wanted),
-            None | Some(Value::Null) => Ok(false),
-            Some(_) => Err(refuse()),
-        },
-        false => Err(refuse()),
-    }
 }
