@@ -2,6 +2,7 @@
 # A server under load: clients at the same time get the tokens that each gets alone, malformed requests are refused and harm
 # nobody, clients that leave free their places, and SIGTERM ends it with status 0; on one rank and on a grid. Needs a build with
 # the feature `serve`, and python3.
+# Its page is tried in a browser where there are chromium and playwright.
 # Arguments: malformed requests (default 300), clients (default 64). FASCICLE: the program, default target/release/fascicle.
 set -euo pipefail
 fascicle=${FASCICLE:-$PWD/target/release/fascicle}
@@ -13,6 +14,8 @@ fail() { printf 'serve: %s\n' "$1" >&2; cat "$dir/log" >&2; exit 1; }
 for _ in $(seq 400); do echo 'the quick brown fox jumps over the lazy dog'; done >"$dir/text.txt"
 "$fascicle" train --data "$dir/text.txt" --batch 4 --micro-batches 1 --set model.hidden=64 --set model.layers=2 --set model.heads=2 \
   --set model.context=64 --set training.validation_batches=1 --grid x=1 --steps 20 --out "$dir/run" >"$dir/log" 2>&1 || fail 'no model'
+
+echo '{% for message in messages %}{{ message.content }}.{% endfor %}' >"$dir/chat.jinja"
 
 cat >"$dir/clients.py" <<'PYTHON'
 """Clients of the server at argv[1]: argv[2] malformed requests, argv[3] good ones at the same time."""
@@ -96,11 +99,16 @@ PYTHON
 
 for grid in x=1 x=2; do
   rm -f "$dir/address"
-  "$fascicle" serve --checkpoint "$dir/run" --port 0 --grid "$grid" --most-tokens 200000 >"$dir/address" 2>"$dir/log" &
+  "$fascicle" serve --checkpoint "$dir/run" --port 0 --grid "$grid" --most-tokens 200000 --chat-template "$dir/chat.jinja" >"$dir/address" 2>"$dir/log" &
   server=$!
   for _ in $(seq 200); do [ -s "$dir/address" ] && break; sleep 0.1; done
   [ -s "$dir/address" ] || fail "$grid: no address"
   python3 "$dir/clients.py" "$(cat "$dir/address")" "$malformed" "$clients" >"$dir/said" 2>>"$dir/log" || fail "$grid: a client failed"
+  if command -v chromium >/dev/null && python3 -c 'import playwright' 2>/dev/null; then
+    python3 ci/serve-page.py "$(cat "$dir/address")" >>"$dir/said" 2>>"$dir/log" || fail "$grid: its page"
+  else
+    echo 'skipped: its page, because chromium or playwright is not there' >>"$dir/said"
+  fi
   kill -TERM "$server"
   status=0
   wait "$server" || status=$?
