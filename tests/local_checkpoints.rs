@@ -390,6 +390,14 @@ fn a_run_goes_on_where_its_nodes_have_kept_it() {
             .next()
             .is_none()
     );
+    // To begin or resume it now would lose what they have.
+    this.restart = true;
+    let refused = this.check().unwrap_err().to_string();
+    assert!(
+        refused.contains("may have kept local checkpoints"),
+        "{refused}"
+    );
+    this.restart = false;
     let dir = ended.path().to_owned();
     let recovery = ranks_on(&[0, 1], move |world, _| recover_local(&world, &dir));
     let (step, checkpoint) = recovery[0].clone().unwrap().recovered.unwrap();

@@ -12,7 +12,10 @@ const PARTS: [(&str, &str); 5] = [
     ("power", "Simulated power cuts"),
     ("killed", "A run that is killed while it writes checkpoints"),
     ("faults", "Real faults, injected"),
-    ("fuzz", "Inputs tried by fuzzing, for each format"),
+    (
+        "fuzz",
+        "Inputs tried by fuzzing, for each format; the time includes the build",
+    ),
     ("tests", "Tests in the sources"),
 ];
 

@@ -81,6 +81,15 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
     },
+    /// The nodes of a run may have kept local checkpoints, which a resumption would lose.
+    #[error(
+        "{}: its nodes may have kept local checkpoints; needs `fascicle checkpoint recover`, or run::recover_local, first",
+        path.display()
+    )]
+    NotRecovered {
+        /// The folder.
+        path: PathBuf,
+    },
     /// Another program writes into the folder of a run.
     #[error("{}: another program is training this run; needs another --out, or its end", path.display())]
     RunInUse {
@@ -356,6 +365,7 @@ impl Error {
                 | Error::Machine(_)
                 | Error::RunExists { .. }
                 | Error::RunUnfinished { .. }
+                | Error::NotRecovered { .. }
                 | Error::RunInUse { .. }
                 | Error::NotOurs { .. }
                 | Error::Mismatch { .. }

@@ -1,6 +1,6 @@
 //! The run's folder: who may write into it, and the configuration in it.
 
-use super::{Run, resume};
+use super::{Run, has_local_checkpoints, resume};
 use crate::{
     Error, Result,
     checkpoint::{self, FileSystem, Reader, create_folder, replace_file, sync_name},
@@ -44,14 +44,19 @@ impl Run {
     ///
     /// # Errors
     /// [`Error::RunExists`] and [`Error::RunUnfinished`] for a folder with another run; [`Error::NotOurs`] for one with a
-    /// configuration that no run wrote; [`Error::Mismatch`] with what differs from the checkpoint; [`Error::Checkpoint`] if
-    /// the checkpoint cannot be read.
+    /// configuration that no run wrote; [`Error::NotRecovered`] before what its nodes have kept is copied;
+    /// [`Error::Mismatch`] with what differs from the checkpoint; [`Error::Checkpoint`] if the checkpoint cannot be read.
     pub fn check(&self) -> Result<()> {
         match &self.resume {
-            Some(from) if from.any_change => Ok(()),
-            Some(from) => resume::check(self, &Reader::open(&from.checkpoint)?),
-            None if self.restart => self.check_new(false),
-            None => self.check_new(true),
+            Some(from) if from.any_change => {}
+            Some(from) => resume::check(self, &Reader::open(&from.checkpoint)?)?,
+            None => self.check_new(!self.restart)?,
+        }
+        match has_local_checkpoints(&self.dir) {
+            false => Ok(()),
+            true => Err(Error::NotRecovered {
+                path: self.dir.clone(),
+            }),
         }
     }
 
