@@ -104,7 +104,7 @@ impl LocalCheckpoints {
     pub(super) fn discard(mut self, world: &World, run: &Run) -> Result<()> {
         // What it could not write is of no use any more.
         match self.writer.finish() {
-            Err(error @ Error::Parallel(_)) => return Err(error),
+            Err(error @ Error::Parallel(_)) => Err(error),
             _ => disk_work::all(world, || {
                 if world.local_rank() == 0 {
                     let _ = FileSystem.remove(self.folder.path());

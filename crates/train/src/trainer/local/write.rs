@@ -32,7 +32,7 @@ impl LocalTarget {
     /// This rank's part of a folder, from which everything is removed. Collective.
     ///
     /// # Errors
-    /// [`Error::File`](crate::Error::File) if the folder cannot be made.
+    /// [`Error::File`] if the folder cannot be made.
     pub(in crate::trainer) fn open(world: &World, folder: &LocalFolder) -> Result<LocalTarget> {
         let leads = world.local_rank() == 0;
         disk_work::all(world, || {
