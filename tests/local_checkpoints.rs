@@ -265,6 +265,18 @@ fn nodes_that_ended_between_two_commits_have_the_one_before() {
 }
 
 #[test]
+fn nothing_else_is_removed() {
+    let ended = Ended::of(JOBS[0]);
+    let (folder, part) = (ended.folder(), ended.folder().of_node(0));
+    for path in [folder.path().join("notes"), part.join("notes")] {
+        fs::write(path, "").unwrap();
+    }
+    ended.recover(&[0, 1]);
+    assert!(folder.path().join("notes").exists() && part.join("notes").exists());
+    assert!(!ended.part(0).exists() && !folder.of_node(1).exists());
+}
+
+#[test]
 fn an_older_one_is_of_no_use() {
     let ended = Ended::of(JOBS[0]);
     fs::rename(ended.dir.path().join("own"), ended.dir.path().join("run")).unwrap();

@@ -131,6 +131,27 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
     })
 }
 
+/// Removes all checkpoints of a folder, complete or not, and the folder, if it holds nothing else; succeeds if there is none.
+///
+/// # Errors
+/// [`Error::Io`] if the disk refuses.
+pub fn clear(disk: &dyn Disk, checkpoints_dir: &Path) -> Result<()> {
+    let found = match entries(checkpoints_dir) {
+        Err(Error::Missing { .. }) => return Ok(()),
+        found => found?,
+    };
+    for (kind, step) in found {
+        let path = kind.path(checkpoints_dir, step);
+        disk.remove(&path).map_err(Error::io("removing", &path))?;
+    }
+    match fs::remove_dir(checkpoints_dir) {
+        Err(error) if error.kind() != io::ErrorKind::DirectoryNotEmpty => {
+            Err(Error::io("removing", checkpoints_dir)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Finishes what a dead process had started: restores or removes a replaced checkpoint, and completes removals.
 pub(crate) fn tidy(disk: &dyn Disk, checkpoints_dir: &Path) -> Result<()> {
     let found = entries(checkpoints_dir)?;
@@ -212,6 +233,29 @@ mod tests {
         );
         tidy(&FileSystem, dir.path()).unwrap();
         assert_eq!(names(dir.path()), ["step-00000080"]);
+    }
+
+    #[test]
+    fn only_checkpoints_are_removed() {
+        let kinds = [
+            "step-00000040",
+            ".writing-step-00000080",
+            ".old-step-00000040",
+        ];
+        let dir = folder(&kinds);
+        let all = dir.path().join("all");
+        fs::create_dir(&all).unwrap();
+        for name in kinds {
+            fs::rename(dir.path().join(name), all.join(name)).unwrap();
+        }
+        fs::write(all.join("notes"), "").unwrap();
+        clear(&FileSystem, &all).unwrap();
+        assert_eq!(names(&all), ["notes"]);
+        fs::remove_file(all.join("notes")).unwrap();
+        for _ in 0..2 {
+            clear(&FileSystem, &all).unwrap();
+            assert!(!all.exists());
+        }
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub use digest::{Digest, DigestReport, LeafDigest, digest};
 pub use disk::{Disk, FileSystem, Stored, create_folder, replace_file, sync_name};
 pub use error::{Error, Fault, Result};
 pub use export::export_safetensors;
-pub use folder::path_of_step;
+pub use folder::{clear, path_of_step};
 pub use frozen::FrozenFile;
 pub use inspect::{FileSummary, Summary, TensorSummary, inspect};
 pub use local::{Assembly, FileCopy, Inventory};

@@ -6,7 +6,7 @@
 use super::{Run, RunLock};
 use crate::{
     Error, Result,
-    checkpoint::{Disk, FileSystem, replace_file},
+    checkpoint::replace_file,
     trainer::{
         CheckpointDone, CheckpointWriter, LocalFolder, Recovery, Trainer, disk_work, recover,
     },
@@ -31,6 +31,28 @@ struct Place {
     folder: PathBuf,
 }
 
+impl Place {
+    fn of(folder: &LocalFolder) -> Place {
+        Place {
+            folder: folder.path().to_owned(),
+        }
+    }
+
+    fn write(&self, run_dir: &Path) -> Result<()> {
+        let note = run_dir.join(NAME);
+        let text = serde_json::to_vec(self).map_err(io::Error::from)?;
+        replace_file(&note, &text).map_err(Error::file(&note))
+    }
+
+    fn parse(text: &[u8], note: &Path) -> Result<Place> {
+        let refuse = |error| {
+            let told = format!("{error}; without this file, the run has no local checkpoints");
+            Error::file(note)(io::Error::other(told))
+        };
+        serde_json::from_slice(text).map_err(refuse)
+    }
+}
+
 /// Writes the local checkpoints of a run beside its steps.
 #[derive(Debug)]
 pub(super) struct LocalCheckpoints {
@@ -49,29 +71,26 @@ impl LocalCheckpoints {
         let Some((every, dir)) = training.local_checkpoints() else {
             return Ok(None);
         };
-        let note = run.dir.join(NAME);
-        let folder = disk_work::all(world, || match world.rank() {
-            0 => {
-                let folder = dir.join(name(&run.dir)?);
-                let place = Place { folder };
-                let text = serde_json::to_vec(&place).map_err(io::Error::from)?;
-                replace_file(&note, &text).map_err(Error::file(&note))?;
-                Ok(place.folder)
-            }
-            _ => Ok(PathBuf::new()),
+        let told = disk_work::told(world, 0, || {
+            let folder = dir.join(name(&run.dir)?);
+            Ok(folder.to_string_lossy().into_owned().into_bytes())
         })?;
-        let text = folder.to_string_lossy();
-        let told = world.everyone().broadcast(0, text.as_bytes())?;
         let folder = match world.launcher() {
             // A rank that runs again alone leaves those of the run as they are.
             Launcher::Recording => run.dir.join("local"),
             _ => PathBuf::from(String::from_utf8_lossy(&told).into_owned()),
         };
         let folder = LocalFolder::new(folder);
+        let writer = CheckpointWriter::local(trainer, &folder)?;
+        // Once every node has its folder, and before there is anything in one.
+        disk_work::all(world, || match world.rank() {
+            0 => Place::of(&folder).write(&run.dir),
+            _ => Ok(()),
+        })?;
         Ok(Some(LocalCheckpoints {
             every,
-            writer: CheckpointWriter::local(trainer, &folder)?,
             folder,
+            writer,
         }))
     }
 
@@ -107,7 +126,7 @@ impl LocalCheckpoints {
             Err(error @ Error::Parallel(_)) => Err(error),
             _ => disk_work::all(world, || {
                 if world.local_rank() == 0 {
-                    let _ = FileSystem.remove(self.folder.path());
+                    self.folder.clear();
                 }
                 if world.rank() == 0 {
                     let _ = fs::remove_file(run.dir.join(NAME));
@@ -142,14 +161,10 @@ pub fn has_local_checkpoints(run_dir: &Path) -> bool {
 /// writes into the folder.
 pub fn recover_local(world: &World, run_dir: &Path) -> Result<Option<Recovery>> {
     let note = run_dir.join(NAME);
-    let text = disk_work::all(world, || match world.rank() {
-        0 => match files::read(&note, MOST_BYTES) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            text => text.map_err(Error::file(&note)),
-        },
-        _ => Ok(Vec::new()),
+    let text = disk_work::told(world, 0, || match files::read(&note, MOST_BYTES) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        text => text.map_err(Error::file(&note)),
     })?;
-    let text = world.everyone().broadcast(0, &text)?;
     if text.is_empty() {
         return Ok(None);
     }
@@ -158,9 +173,7 @@ pub fn recover_local(world: &World, run_dir: &Path) -> Result<Option<Recovery>> 
         0 => RunLock::take(run_dir).map(Some),
         _ => Ok(None),
     })?;
-    let place: Place = serde_json::from_slice(&text)
-        .map_err(|error| Error::file(&note)(io::Error::other(error)))?;
-    let folder = LocalFolder::new(place.folder);
+    let folder = LocalFolder::new(Place::parse(&text, &note)?.folder);
     let recovery = recover(world, &run_dir.join("checkpoints"), &folder)?;
     disk_work::all(world, || match world.rank() {
         0 => fs::remove_file(&note).map_err(Error::file(&note)),

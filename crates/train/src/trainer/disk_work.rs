@@ -22,6 +22,22 @@ pub(crate) fn all<T: Send>(world: &World, work: impl FnOnce() -> Result<T> + Sen
     patience.finish(own)
 }
 
+/// The bytes that `work` returns on the rank `root`, on every rank; the others do not run it. Collective.
+///
+/// # Errors
+/// As [`all`].
+pub(crate) fn told(
+    world: &World,
+    root: usize,
+    work: impl FnOnce() -> Result<Vec<u8>> + Send,
+) -> Result<Vec<u8>> {
+    let own = all(world, || match world.rank() == root {
+        true => work(),
+        false => Ok(Vec::new()),
+    })?;
+    Ok(world.everyone().broadcast(root, &own)?)
+}
+
 /// Lets the disks of all ranks be as slow as they are.
 ///
 /// While one works, the ranks show each other that they are there. So a wait ends with the slowest disk, and only a

@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Result,
-    checkpoint::{Disk, FileSystem},
+    checkpoint::{self, FileSystem},
 };
 use std::{
     fs, io,
@@ -61,10 +61,13 @@ impl LocalFolder {
         Ok(paths)
     }
 
-    /// Removes what this node has. One rank of a node calls it.
-    pub(super) fn clear(&self) {
+    /// Removes what this node has, and nothing that is no checkpoint. One rank of a node calls it.
+    pub(crate) fn clear(&self) {
         // Nodes may share the file system, and then remove the same. What cannot be removed is older than the run's own
         // checkpoints, so nothing is copied from it.
-        let _ = FileSystem.remove(&self.0);
+        for part in self.parts().unwrap_or_default() {
+            let _ = checkpoint::clear(&FileSystem, &part);
+        }
+        let _ = fs::remove_dir(&self.0);
     }
 }

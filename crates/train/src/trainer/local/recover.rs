@@ -123,11 +123,9 @@ fn assemble(
     parts: &[Held],
 ) -> Result<std::result::Result<PathBuf, String>> {
     let first = &parts[0];
-    let text = disk_work::all(world, || match world.rank() == first.rank {
-        true => Ok(Inventory::read(&first.path)?.text().to_vec()),
-        false => Ok(Vec::new()),
+    let text = disk_work::told(world, first.rank, || {
+        Ok(Inventory::read(&first.path)?.text().to_vec())
     })?;
-    let text = world.everyone().broadcast(first.rank, &text)?;
     let inventory = Inventory::decode(text)?;
     let holders: Vec<Vec<&Held>> = (0..first.num_files)
         .map(|file| {
