@@ -228,19 +228,13 @@ impl Batches for Tokens {
 fn run_to(config: &Config, steps: u64, dir: &Path, from: Option<&Summary>) -> Summary {
     let mut config = config.clone();
     (config.training.steps, config.training.checkpoint_every) = (steps, 1);
+    let data = Arc::new(Tokens(config.clone()));
     let this = Run {
-        data: Arc::new(Tokens(config.clone())),
-        config,
-        num_tokens: None,
-        tokenizer: None,
-        dir: dir.to_owned(),
         resume: from.map(|from| Resume {
             checkpoint: from.checkpoint.clone().unwrap(),
             any_change: false,
         }),
-        init: None,
-        restart: false,
-        trace_step: None,
+        ..testkit::new_run(config, data, dir)
     };
     let _lock = this.prepare().unwrap();
     let num_ranks = this.config.grid().unwrap().world_size();

@@ -8,13 +8,12 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
-use testkit::{config, fixed_batch, ranks_on};
+use testkit::{config, config_of_bytes, fixed_batch, ranks_on, run_of_bytes};
 use train::{
     Config, Error, Observer, Stop, Summary,
     batches::{Batches, Rows},
     checkpoint::{Digest, Reader, digest, path_of_step},
     config::Precision,
-    data::{Dataset, Settings, Source, TokenizerChoice},
     run::{Resume, Run, recover_local, run},
     trainer::{
         Attached, CheckpointDone, CheckpointWriter, LocalFolder, Recovery, recover, scalars,
@@ -33,10 +32,14 @@ const JOBS: [(&[usize], &str); 5] = [
 fn on(grid: &str) -> Config {
     let mut config = config(Precision::F32);
     config.parallel.grid = grid.parse().unwrap();
-    config.parallel.sharding = parallel::data::Sharding::Optimiser;
-    // Ranks have files of what no step changes too.
-    config.tuning.frozen = vec!["blocks.*".into()];
+    hold_shards(&mut config);
     config
+}
+
+/// Replicas hold shards of the state, and ranks have files of what no step changes too.
+fn hold_shards(config: &mut Config) {
+    config.parallel.sharding = parallel::data::Sharding::Optimiser;
+    config.tuning.frozen = vec!["blocks.*".into()];
 }
 
 fn digest_of(path: &Path) -> (u64, Digest) {
@@ -284,7 +287,7 @@ fn an_older_one_is_of_no_use() {
     assert!(!ended.folder().path().exists());
 }
 
-/// What a run tells.
+/// An observer that keeps what it receives.
 #[derive(Default)]
 struct Told {
     locals: Mutex<Vec<u64>>,
@@ -340,31 +343,13 @@ impl Batches for Ending {
 
 /// A run of eight steps that checkpoints only at its end, and locally after every second one.
 fn eight_steps(dir: &Path, local: &Path) -> Run {
-    let mut config = on("x=2,data=2");
-    testkit::edit_gpt(&mut config, |model| model.vocabulary = 256);
+    let mut config = config_of_bytes("x=2,data=2".parse().unwrap());
+    hold_shards(&mut config);
     let training = &mut config.training;
     (training.steps, training.checkpoint_every) = (8, 0);
     training.local_checkpoint_every = 2;
     training.local_checkpoint_dir = Some(local.to_owned());
-    let settings = Settings {
-        context: config.model.text().map_or(1, |text| text.context),
-        global_batch: config.training.batch,
-        validation_batches: 2,
-        ..Settings::default()
-    };
-    let source = Source::Embedded(b"a quick brown fox ".repeat(2_000));
-    let data = Dataset::open(&source, &TokenizerChoice::Bytes, &settings);
-    Run {
-        data: Arc::new(data.unwrap().0),
-        config,
-        num_tokens: None,
-        tokenizer: None,
-        dir: dir.to_owned(),
-        resume: None,
-        init: None,
-        restart: false,
-        trace_step: None,
-    }
+    run_of_bytes(config, dir)
 }
 
 fn of_ranks(this: &Run, told: &Arc<Told>) -> Vec<Result<Summary, Error>> {

@@ -9,12 +9,10 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use testkit::{edit_gpt, ranks};
+use testkit::{config_of_bytes, dataset, edit_gpt, ranks, run_of_bytes};
 use train::{
-    Config, Error, Observer, Stop, Summary,
+    Error, Observer, Stop, Summary,
     batches::{Batches, Rows},
-    config::Precision,
-    data::{Dataset, Settings, Source, TokenizerChoice},
     run::{Resume, Run, run},
 };
 
@@ -22,38 +20,11 @@ struct Silent;
 
 impl Observer for Silent {}
 
-fn dataset(config: &Config, text: &'static [u8]) -> Arc<dyn Batches> {
-    let settings = Settings {
-        context: config.model.text().map_or(1, |text| text.context),
-        global_batch: config.training.batch,
-        validation_batches: 2,
-        ..Settings::default()
-    };
-    let source = Source::Embedded(text.repeat(2_000));
-    Arc::new(
-        Dataset::open(&source, &TokenizerChoice::Bytes, &settings)
-            .unwrap()
-            .0,
-    )
-}
-
 /// A run of three steps, each with a checkpoint.
 fn three_steps(grid: &str, dir: &Path) -> Run {
-    let mut config = testkit::config(Precision::F32);
-    edit_gpt(&mut config, |model| model.vocabulary = 256);
-    config.parallel.grid = grid.parse().unwrap();
+    let mut config = config_of_bytes(grid.parse().unwrap());
     (config.training.steps, config.training.checkpoint_every) = (3, 1);
-    Run {
-        data: dataset(&config, b"a quick brown fox "),
-        config,
-        num_tokens: None,
-        tokenizer: None,
-        dir: dir.to_owned(),
-        resume: None,
-        init: None,
-        restart: false,
-        trace_step: None,
-    }
+    run_of_bytes(config, dir)
 }
 
 /// What each rank of a run returns, where a rank may run something else.

@@ -29,31 +29,21 @@ one_rank() {
   rank=$(tr '\0' '\n' <"/proc/$victim/environ" | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')
 }
 
-fault_killed_rank() {
+# signalled_rank SIGNAL TEXT: one rank gets the signal; the report has the text, in which RANK and PROCESS stand for it.
+signalled_rank() {
   command -v mpirun >/dev/null || { skip 'no mpirun'; return; }
   on_mpi
   one_rank
-  local before=$(newest) begun=$SECONDS
-  kill -KILL "$victim"
+  local before=$(newest) begun=$SECONDS text=${2//RANK/$rank}
+  kill "-$1" "$victim"
   finish "$begun"
   [ "$status" -ne 0 ] || fail 'status 0'
-  says "rank $rank failed: its process $victim on .* has died"
+  says "${text//PROCESS/$victim}"
   intact "$before"
   resumes
 }
-
-fault_stopped_rank() {
-  command -v mpirun >/dev/null || { skip 'no mpirun'; return; }
-  on_mpi
-  one_rank
-  local before=$(newest) begun=$SECONDS
-  kill -STOP "$victim"
-  finish "$begun"
-  [ "$status" -ne 0 ] || fail 'status 0'
-  says "rank $rank does not answer|waited [3-9].* for rank $rank"
-  intact "$before"
-  resumes
-}
+fault_killed_rank() { signalled_rank KILL 'rank RANK failed: its process PROCESS on .* has died'; }
+fault_stopped_rank() { signalled_rank STOP 'rank RANK does not answer|waited [3-9].* for rank RANK'; }
 
 fault_asked_to_end() {
   local begun signals=(TERM HUP USR1 XCPU)

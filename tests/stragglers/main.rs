@@ -11,11 +11,9 @@ use std::{
     },
 };
 use tensor::Device;
-use testkit::{edit_gpt, ranks};
+use testkit::{config_of_bytes, ranks, run_of_bytes};
 use train::{
-    Config, Observer, Stop, Summary,
-    config::Precision,
-    data::{Dataset, Settings, Source, TokenizerChoice},
+    Observer, Stop, Summary,
     metrics::{self, Record},
     run::{PATIENCE, Run, SlowRank, SpeedRecord, run},
 };
@@ -44,32 +42,12 @@ impl Observer for Watching {
 }
 
 fn of(grid: &str, every: u64, dir: &Path) -> Run {
-    let mut config: Config = testkit::config(Precision::F32);
-    edit_gpt(&mut config, |model| model.vocabulary = 256);
-    config.parallel.grid = grid.parse().unwrap();
+    let mut config = config_of_bytes(grid.parse().unwrap());
     let training = &mut config.training;
     (training.steps, training.checkpoint_every) = (STEPS, 0);
     // Ranks share the machine with other tests; the slow one is hundreds of times slower.
     (training.straggler_every, training.straggler_below) = (every, 0.2);
-    let settings = Settings {
-        context: config.model.text().map_or(1, |text| text.context),
-        global_batch: training.batch,
-        validation_batches: 2,
-        ..Settings::default()
-    };
-    let source = Source::Embedded(b"a quick brown fox ".repeat(2_000));
-    let data = Dataset::open(&source, &TokenizerChoice::Bytes, &settings);
-    Run {
-        data: Arc::new(data.unwrap().0),
-        config,
-        num_tokens: None,
-        tokenizer: None,
-        dir: dir.to_owned(),
-        resume: None,
-        init: None,
-        restart: false,
-        trace_step: None,
-    }
+    run_of_bytes(config, dir)
 }
 
 /// Trains where the last rank is slow in some steps.

@@ -5,8 +5,8 @@
 //! are left: [`Inventory`] says which files there are, and [`Assembly`] makes one checkpoint of them.
 
 use crate::{
-    Error, Fault, Result, ShardRecord, Writer,
-    disk::{Disk, Stored},
+    Error, Result, ShardRecord, Writer,
+    disk::Disk,
     folder::{MANIFEST, complete},
     manifest::{FileEntry, Manifest},
     reader::{own_length, read_manifest},
@@ -15,7 +15,7 @@ use crate::{
 use hal::files;
 use std::{
     fmt,
-    io::{Read, Write},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -26,7 +26,6 @@ const BUFFER_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Inventory {
     manifest: Manifest,
-    text: Vec<u8>,
 }
 
 impl Inventory {
@@ -52,27 +51,27 @@ impl Inventory {
     /// # Errors
     /// [`Error::Damaged`] if it is not as it was written; [`Error::Io`] if it cannot be read.
     pub fn read(part: &Path) -> Result<Inventory> {
-        Inventory::decode(read_manifest(part)?)
+        Inventory::decode(&read_manifest(part)?)
     }
 
     /// From the text of a manifest.
     ///
     /// # Errors
     /// [`Error::Damaged`] if it is not as it was written.
-    pub fn decode(text: Vec<u8>) -> Result<Inventory> {
-        let manifest =
-            Manifest::decode(&text).map_err(|fault| Error::damaged(Path::new(MANIFEST), fault))?;
-        Ok(Inventory { manifest, text })
+    pub fn decode(text: &[u8]) -> Result<Inventory> {
+        let manifest = Manifest::decode(text);
+        let manifest = manifest.map_err(|fault| Error::damaged(Path::new(MANIFEST), fault))?;
+        Ok(Inventory { manifest })
     }
 
     /// The text of the manifest.
-    pub fn text(&self) -> &[u8] {
-        &self.text
+    pub fn text(&self) -> Vec<u8> {
+        self.manifest.encode()
     }
 
-    /// The CRC-32 of the manifest's text, which the parts of one checkpoint share.
+    /// The CRC-32 of that text, which the parts of one checkpoint share.
     pub fn crc32(&self) -> u32 {
-        crc32fast::hash(&self.text)
+        crc32fast::hash(&self.text())
     }
 
     /// Training steps that led to the checkpoint.
@@ -159,17 +158,17 @@ impl<'a> Assembly<'a> {
     /// # Errors
     /// As [`Writer::commit`].
     pub fn commit(self) -> Result<PathBuf> {
-        self.writer.commit_copies(&self.inventory.manifest)
+        self.writer.commit_manifest(&self.inventory.manifest)
     }
 }
 
 /// A copy of another rank's file, which arrives in pieces. If it is dropped before [`FileCopy::finish`], it is removed.
 pub struct FileCopy<'a> {
     disk: &'a dyn Disk,
-    // Until it is whole.
-    file: Option<Summed>,
+    file: Summed,
     dir: PathBuf,
     entry: FileEntry,
+    is_whole: bool,
 }
 
 impl<'a> FileCopy<'a> {
@@ -183,14 +182,15 @@ impl<'a> FileCopy<'a> {
 
     fn create(disk: &'a dyn Disk, dir: &Path, entry: &FileEntry) -> Result<FileCopy<'a>> {
         let path = dir.join(&entry.name);
-        let file: Box<dyn Stored> = disk
+        let file = disk
             .create(&path)
             .map_err(|source| Error::writing(&path, entry.bytes, 0, source))?;
         Ok(FileCopy {
             disk,
-            file: Some(Summed::new(file)),
+            file: Summed::new(file),
             dir: dir.to_owned(),
             entry: entry.clone(),
+            is_whole: false,
         })
     }
 
@@ -199,7 +199,8 @@ impl<'a> FileCopy<'a> {
     /// # Errors
     /// As [`of`](FileCopy::of).
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.attempt(|file| file.write_all(bytes))
+        let written = self.file.write_all(bytes);
+        written.map_err(|source| self.failed(source))
     }
 
     /// Syncs the copy, and checks that it is the file that was written.
@@ -207,33 +208,31 @@ impl<'a> FileCopy<'a> {
     /// # Errors
     /// As [`of`](FileCopy::of); [`Error::Damaged`] with the first difference.
     pub fn finish(mut self) -> Result<()> {
-        self.attempt(Summed::sync)?;
-        if let Some(file) = &self.file {
-            let (found, crc32) = file.written();
-            self.entry
-                .check(found, crc32)
-                .map_err(|fault| Error::damaged(&self.dir, fault))?;
-        }
-        self.file = None;
+        let synced = self.file.sync();
+        synced.map_err(|source| self.failed(source))?;
+        let (length, sum) = self.file.written();
+        self.entry
+            .check_length(Some(length))
+            .and_then(|()| self.entry.check_sum(sum))
+            .map_err(|fault| Error::damaged(&self.dir, fault))?;
+        self.is_whole = true;
         Ok(())
     }
 
-    fn attempt(&mut self, work: impl FnOnce(&mut Summed) -> std::io::Result<()>) -> Result<()> {
-        let Some(file) = &mut self.file else {
-            return Ok(());
-        };
-        work(file).map_err(|source| {
-            let path = self.dir.join(&self.entry.name);
-            Error::writing(&path, self.entry.bytes, file.written().0, source)
-        })
+    fn path(&self) -> PathBuf {
+        self.dir.join(&self.entry.name)
+    }
+
+    fn failed(&self, source: io::Error) -> Error {
+        Error::writing(self.path(), self.entry.bytes, self.file.written().0, source)
     }
 }
 
 impl Drop for FileCopy<'_> {
     fn drop(&mut self) {
-        if self.file.take().is_some() {
+        if !self.is_whole {
             // The failure that led here is reported; the folder goes as a whole if this is refused too.
-            let _ = self.disk.remove(&self.dir.join(&self.entry.name));
+            let _ = self.disk.remove(&self.path());
         }
     }
 }
@@ -241,29 +240,6 @@ impl Drop for FileCopy<'_> {
 impl fmt::Debug for FileCopy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FileCopy({})", self.entry.name)
-    }
-}
-
-impl FileEntry {
-    /// Whether bytes of this number and sum are the file's.
-    fn check(&self, found: u64, crc32: u32) -> std::result::Result<(), Fault> {
-        let (file, needed) = (self.name.clone(), self.bytes);
-        if found != needed {
-            return Err(Fault::Length {
-                file,
-                found,
-                needed,
-            });
-        }
-        match crc32 == self.crc32 {
-            true => Ok(()),
-            false => Err(Fault::Crc {
-                file,
-                bytes: needed,
-                found: crc32,
-                needed: self.crc32,
-            }),
-        }
     }
 }
 

@@ -71,6 +71,35 @@ pub(crate) struct FileEntry {
     pub(crate) crc32: u32,
 }
 
+impl FileEntry {
+    /// That a file found under the name, if there is one, has the file's length.
+    pub(crate) fn check_length(&self, found: Option<u64>) -> Result<(), Fault> {
+        let (file, needed) = (self.name.clone(), self.bytes);
+        match found {
+            Some(found) if found == needed => Ok(()),
+            Some(found) => Err(Fault::Length {
+                file,
+                found,
+                needed,
+            }),
+            None => Err(Fault::NoFile { file, needed }),
+        }
+    }
+
+    /// That bytes of its length have the file's CRC-32.
+    pub(crate) fn check_sum(&self, found: u32) -> Result<(), Fault> {
+        match found == self.crc32 {
+            true => Ok(()),
+            false => Err(Fault::Crc {
+                file: self.name.clone(),
+                bytes: self.bytes,
+                found,
+                needed: self.crc32,
+            }),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TensorEntry {
     pub(crate) info: TensorInfo,

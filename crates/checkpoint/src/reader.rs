@@ -162,19 +162,9 @@ impl Reader {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(Error::io("looking at", path)(error)),
         };
-        let (file, needed) = (entry.name.clone(), entry.bytes);
-        match found {
-            Some(found) if found == needed => Ok(()),
-            Some(found) => Err(Error::damaged(
-                &self.path,
-                Fault::Length {
-                    file,
-                    found,
-                    needed,
-                },
-            )),
-            None => Err(Error::damaged(&self.path, Fault::NoFile { file, needed })),
-        }
+        entry
+            .check_length(found)
+            .map_err(|fault| Error::damaged(&self.path, fault))
     }
 
     fn file(&self, file: usize) -> Result<&SourceFile> {
@@ -182,15 +172,9 @@ impl Reader {
             return Ok(opened);
         }
         let opened = SourceFile::open(&self.file_path(file))?;
-        let (found, entry) = (opened.len(), &self.manifest.files[file]);
-        if found != entry.bytes {
-            let fault = Fault::Length {
-                file: entry.name.clone(),
-                found,
-                needed: entry.bytes,
-            };
-            return Err(Error::damaged(&self.path, fault));
-        }
+        self.manifest.files[file]
+            .check_length(Some(opened.len()))
+            .map_err(|fault| Error::damaged(&self.path, fault))?;
         // If another thread was faster, this file is closed again.
         Ok(self.files[file].get_or_init(|| opened))
     }

@@ -1,7 +1,7 @@
 //! Whether a checkpoint is as it was written, and which other one to offer if it is not.
 
 use crate::{
-    Error, Fault, Reader, Result,
+    Error, Reader, Result,
     folder::{self, FolderKind, complete},
 };
 use hal::{error::Bytes, files};
@@ -100,19 +100,9 @@ impl Reader {
         self.check_length(file)?;
         let (path, entry) = (self.file_path(file), &self.manifest.files[file]);
         let found = sum(&path, entry.bytes).map_err(Error::io("reading", path))?;
-        if found == entry.crc32 {
-            return Ok(());
-        }
-        let (file, bytes, needed) = (entry.name.clone(), entry.bytes, entry.crc32);
-        Err(Error::damaged(
-            self.path(),
-            Fault::Crc {
-                file,
-                bytes,
-                found,
-                needed,
-            },
-        ))
+        entry
+            .check_sum(found)
+            .map_err(|fault| Error::damaged(self.path(), fault))
     }
 }
 

@@ -1,7 +1,7 @@
 //! From shard records to a complete checkpoint.
 
 use crate::{
-    Error, Fault, Result, Sections, ShardRecord, TensorInfo,
+    Error, Result, Sections, ShardRecord, TensorInfo,
     disk::{Disk, FileSystem, create_folder},
     folder::{FolderKind, MANIFEST, tidy},
     manifest::{FORMAT, MOST_MANIFEST_BYTES, Manifest, Placed, TensorEntry},
@@ -81,7 +81,7 @@ impl Writer {
     /// then removed, and existing checkpoints stay.
     pub fn commit(self, records: Vec<ShardRecord>, sections: Sections) -> Result<PathBuf> {
         let manifest = manifest(self.step, records, sections)?;
-        self.commit_copies(&manifest)
+        self.commit_manifest(&manifest)
     }
 
     /// As [`commit`](Writer::commit), for the folder of a node that holds some of the files: the manifest lists those of all
@@ -94,7 +94,8 @@ impl Writer {
         self.complete(&manifest)
     }
 
-    pub(crate) fn commit_copies(self, manifest: &Manifest) -> Result<PathBuf> {
+    /// Completes the checkpoint that a manifest describes, whose files are all here.
+    pub(crate) fn commit_manifest(self, manifest: &Manifest) -> Result<PathBuf> {
         self.check_files(manifest)?;
         self.complete(manifest)
     }
@@ -112,17 +113,8 @@ impl Writer {
             let found = fs::metadata(self.writing.join(&file.name))
                 .map(|metadata| metadata.len())
                 .ok();
-            let (name, needed) = (file.name.clone(), file.bytes);
-            match found {
-                Some(found) if found == needed => Ok(()),
-                Some(found) => Err(Fault::Length {
-                    file: name,
-                    found,
-                    needed,
-                }),
-                None => Err(Fault::NoFile { file: name, needed }),
-            }
-            .map_err(|fault| Error::damaged(&self.writing, fault))
+            file.check_length(found)
+                .map_err(|fault| Error::damaged(&self.writing, fault))
         })
     }
 

@@ -154,7 +154,7 @@ impl Observer for Progress {
         self.say(&format!("checkpoint {}{waited}", done.path.display()));
     }
 
-    // One of many: told once, so that a person knows where they are.
+    // There may be one after every step. The first tells a person where to find them.
     fn local_checkpoint(&self, done: &CheckpointDone) {
         if !std::mem::replace(&mut self.state().has_told_local, true) {
             self.say(&format!(

@@ -43,7 +43,8 @@ struct Turn {
 /// Answers clients until the first rank is asked to stop; that rank has the `front`. Collective.
 ///
 /// # Errors
-/// Those of [`Generator::step`] and of the exchange; [`train::Error::Io`] if the front's thread ends. A request that the generator refuses is no error: its client is told.
+/// Those of [`Generator::step`] and of the exchange; [`train::Error::Io`] if the front's thread ends. If the generator refuses a
+/// request, only its client gets an error.
 pub fn run(world: &World, generator: &mut Generator<'_>, front: Option<Front>) -> Result<()> {
     let mut front = front;
     loop {

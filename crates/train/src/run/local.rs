@@ -46,8 +46,8 @@ impl Place {
 
     fn parse(text: &[u8], note: &Path) -> Result<Place> {
         let refuse = |error| {
-            let told = format!("{error}; without this file, the run has no local checkpoints");
-            Error::file(note)(io::Error::other(told))
+            let reason = format!("{error}; without this file, the run has no local checkpoints");
+            Error::file(note)(io::Error::other(reason))
         };
         serde_json::from_slice(text).map_err(refuse)
     }

@@ -29,7 +29,7 @@ pub(super) struct Session<'a> {
     last: Option<Record>,
     writer: CheckpointWriter,
     local: Option<LocalCheckpoints>,
-    // Whether the last local checkpoint failed, which is told once.
+    // Whether the last local checkpoint failed: of several failures in a row, only the first is reported.
     has_local_failed: bool,
     plot: LossPlot,
     checkpoint: Option<PathBuf>,
@@ -178,7 +178,7 @@ impl<'a> Session<'a> {
         self.tolerate(plotted).map(drop)
     }
 
-    // A run goes on without its local checkpoints: a node that lacks room for them is reported, and they are tried again.
+    // A local checkpoint that fails, for lack of room on a node, does not end the run. The next one is attempted as usual.
     fn save_locally(&mut self, trainer: &Trainer, is_saved: bool) -> Result<()> {
         let Some(local) = &mut self.local else {
             return Ok(());

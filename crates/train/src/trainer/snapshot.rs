@@ -124,7 +124,7 @@ impl Snapshot {
     /// [`Error::Checkpoint`] and [`Error::File`] if the disk refuses.
     pub(crate) fn write(&self, disk: &dyn Disk, dir: &Path, rank: usize) -> Result<OwnFiles> {
         let writing = Writer::dir_of_step(dir, self.step);
-        // Rank 0 has made it, unless this rank runs again alone.
+        // Another rank may have made it, but none if this one runs again alone.
         disk.create_dir(&writing).map_err(Error::file(&writing))?;
         let [changing, frozen] = [false, true].map(|is_frozen| self.pieces(is_frozen));
         let changing = match changing.is_empty() {

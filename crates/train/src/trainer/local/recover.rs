@@ -36,7 +36,6 @@ struct Held {
     step: u64,
     // Of the manifest, which all parts of a checkpoint share.
     crc32: u32,
-    num_files: usize,
     files: Vec<usize>,
 }
 
@@ -106,7 +105,6 @@ fn held(rank: usize, folder: &LocalFolder) -> Result<Vec<Held>> {
                 rank,
                 step: inventory.step(),
                 crc32: inventory.crc32(),
-                num_files: inventory.num_files(),
                 files: inventory.files_in(&path),
                 path,
             });
@@ -124,18 +122,17 @@ fn assemble(
 ) -> Result<std::result::Result<PathBuf, String>> {
     let first = &parts[0];
     let text = disk_work::told(world, first.rank, || {
-        Ok(Inventory::read(&first.path)?.text().to_vec())
+        Ok(Inventory::read(&first.path)?.text())
     })?;
-    let inventory = Inventory::decode(text)?;
-    let holders: Vec<Vec<&Held>> = (0..first.num_files)
+    let inventory = Inventory::decode(&text)?;
+    let holders: Vec<Vec<&Held>> = (0..inventory.num_files())
         .map(|file| {
             let held = parts.iter().filter(|part| part.files.contains(&file));
             held.collect()
         })
         .collect();
-    let name = |file: usize| inventory.file_name(file).to_owned();
     if let Some(missing) = holders.iter().position(Vec::is_empty) {
-        return Ok(Err(format!("no node has {}", name(missing))));
+        return Ok(Err(format!("no node has {}", inventory.file_name(missing))));
     }
     let assembly = disk_work::all(world, || match world.rank() {
         0 => Ok(Some(Assembly::begin(
@@ -146,9 +143,24 @@ fn assemble(
         _ => Ok(None),
     })?;
     let into = Writer::dir_of_step(checkpoints_dir, inventory.step());
-    // Files are spread over their holders, and a damaged one comes from the next.
+    if let Some(reason) = copy_all(world, seats, (&inventory, &into), &holders)? {
+        return Ok(Err(reason));
+    }
+    disk_work::all(world, || Ok(assembly.map(Assembly::commit).transpose()?))?;
+    Ok(Ok(path_of_step(checkpoints_dir, inventory.step())))
+}
+
+// Copies each file from one of its holders, over which files are spread; a damaged one comes from the next. Returns which file is
+// damaged everywhere, if one is. Collective.
+fn copy_all(
+    world: &World,
+    seats: &[Seat],
+    (inventory, into): (&Inventory, &Path),
+    holders: &[Vec<&Held>],
+) -> Result<Option<String>> {
     let mut left: Vec<usize> = (0..holders.len()).collect();
-    for attempt in 0.. {
+    let mut attempt = 0;
+    while !left.is_empty() {
         let source = |file: usize| holders[file][(file + attempt) % holders[file].len()];
         let own = left
             .iter()
@@ -157,27 +169,24 @@ fn assemble(
             let mut failed = Vec::new();
             for file in own {
                 let part = &source(*file).path;
-                let fault = inventory.copy(*file, part, &FileSystem, &into)?;
+                let fault = inventory.copy(*file, part, &FileSystem, into)?;
                 failed.extend(fault.map(|fault| (*file, fault.to_string())));
             }
             Ok(failed)
         })?;
         let failed: Vec<Vec<(usize, String)>> = save::gathered(world, &failed)?;
         let failed: BTreeMap<usize, String> = failed.into_iter().flatten().collect();
+        attempt += 1;
         let lost = failed
             .iter()
-            .find(|(file, _)| holders[**file].len() <= attempt + 1);
+            .find(|(file, _)| holders[**file].len() <= attempt);
         if let Some((file, reason)) = lost {
-            let (name, copies) = (name(*file), holders[*file].len());
-            return Ok(Err(format!("{name}, found {copies} times: {reason}")));
+            let (name, copies) = (inventory.file_name(*file), holders[*file].len());
+            return Ok(Some(format!("{name}, found {copies} times: {reason}")));
         }
         left = failed.into_keys().collect();
-        if left.is_empty() {
-            break;
-        }
     }
-    disk_work::all(world, || Ok(assembly.map(Assembly::commit).transpose()?))?;
-    Ok(Ok(path_of_step(checkpoints_dir, inventory.step())))
+    Ok(None)
 }
 
 // The rank that copies a file which the node of `holder` has: the ranks of a node take turns.

@@ -1,0 +1,57 @@
+//! Runs of a small GPT in a folder of a test.
+
+use crate::{config, edit_gpt};
+use grid::Degrees;
+use std::{path::Path, sync::Arc};
+use train::{
+    Config,
+    batches::Batches,
+    config::Precision,
+    data::{Dataset, Settings, Source, TokenizerChoice},
+    run::Run,
+};
+
+/// The bytes of a text that is repeated until it is long enough, in batches as a configuration asks for.
+///
+/// # Panics
+/// If the text is too short for its model.
+pub fn dataset(config: &Config, text: &[u8]) -> Arc<dyn Batches> {
+    let settings = Settings {
+        context: config.model.text().map_or(1, |text| text.context),
+        global_batch: config.training.batch,
+        validation_batches: 2,
+        ..Settings::default()
+    };
+    let source = Source::Embedded(text.repeat(2_000));
+    let opened = Dataset::open(&source, &TokenizerChoice::Bytes, &settings);
+    Arc::new(opened.unwrap().0)
+}
+
+/// The configuration of a model of bytes, on a grid.
+pub fn config_of_bytes(grid: Degrees) -> Config {
+    let mut config = config(Precision::F32);
+    edit_gpt(&mut config, |model| model.vocabulary = 256);
+    config.parallel.grid = grid;
+    config
+}
+
+/// A new run on such data.
+pub fn new_run(config: Config, data: Arc<dyn Batches>, dir: &Path) -> Run {
+    Run {
+        config,
+        data,
+        num_tokens: None,
+        tokenizer: None,
+        dir: dir.to_owned(),
+        resume: None,
+        init: None,
+        restart: false,
+        trace_step: None,
+    }
+}
+
+/// A new run of a model of bytes, with this configuration.
+pub fn run_of_bytes(config: Config, dir: &Path) -> Run {
+    let data = dataset(&config, b"a quick brown fox ");
+    new_run(config, data, dir)
+}
