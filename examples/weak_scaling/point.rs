@@ -5,7 +5,7 @@ use fascicle::{
     parallel::{ContextAttention, data::Sharding, memory::SegmentMemory},
     train::config::PlaceKind,
 };
-use plan::{Candidate, Outcome, Request};
+use plan::{Candidate, Outcome, Request, StatePlaceKinds};
 use serde::{Deserialize, Serialize};
 
 /// Where a point comes from.
@@ -72,6 +72,12 @@ pub struct Run {
     /// Where the optimiser's state is.
     #[serde(default)]
     pub optimiser_place: PlaceKind,
+    /// Where weights are.
+    #[serde(default)]
+    pub weight_place: PlaceKind,
+    /// Where gradients are.
+    #[serde(default)]
+    pub gradient_place: PlaceKind,
     /// Where activations are between forward and backward.
     #[serde(default)]
     pub activation_place: PlaceKind,
@@ -151,7 +157,9 @@ impl Run {
             keep_gathered: candidate.keep_gathered,
             sequence_parallel: candidate.sequence_parallel,
             context_attention: candidate.context_attention,
-            optimiser_place: candidate.optimiser_place,
+            optimiser_place: candidate.places.optimiser,
+            weight_place: candidate.places.weights,
+            gradient_place: candidate.places.gradients,
             activation_place: place,
         }
     }
@@ -175,7 +183,11 @@ impl Run {
             keep_gathered: self.keep_gathered,
             sequence_parallel: self.sequence_parallel,
             context_attention: self.context_attention,
-            optimiser_place: self.optimiser_place,
+            places: StatePlaceKinds {
+                optimiser: self.optimiser_place,
+                weights: self.weight_place,
+                gradients: self.gradient_place,
+            },
         })
     }
 }
@@ -201,7 +213,11 @@ mod tests {
             keep_gathered: false,
             sequence_parallel: true,
             context_attention: ContextAttention::Heads,
-            optimiser_place: PlaceKind::Host,
+            places: StatePlaceKinds {
+                optimiser: PlaceKind::Host,
+                weights: PlaceKind::Files,
+                gradients: PlaceKind::Device,
+            },
         };
         assert_eq!(Run::of(&candidate).candidate().unwrap(), candidate);
     }

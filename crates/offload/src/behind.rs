@@ -86,7 +86,7 @@ impl Behind {
         reserved.recv().map_err(|_| self.ended())?
     }
 
-    /// Queues the write of a piece of this many bytes, and returns its number.
+    /// Queues the write of a new piece of this many bytes, and returns its number.
     ///
     /// # Errors
     /// Those of `fill`; that of an earlier write; [`Error::Invalid`] if the host has no room for a buffer.
@@ -95,19 +95,46 @@ impl Behind {
         bytes: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Result<usize> {
+        let buffer = self.filled(bytes, fill)?;
+        let piece = self.extents.take(bytes);
+        self.queue_write(piece, buffer)?;
+        Ok(piece)
+    }
+
+    /// Queues the write of other bytes to the place of a piece.
+    ///
+    /// # Errors
+    /// As [`write`](Behind::write).
+    pub(crate) fn rewrite(
+        &mut self,
+        piece: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let buffer = self.filled(len(&self.extents.place(piece)), fill)?;
+        self.queue_write(piece, buffer)
+    }
+
+    fn filled(
+        &mut self,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<Vec<u8>> {
         let mut buffer = self.buffer()?;
         let filled = sized(&self.owner, &mut buffer, bytes).and_then(|()| fill(&mut buffer));
         if let Err(error) = filled {
             self.num_buffers -= 1;
             return Err(error);
         }
-        let piece = self.extents.take(bytes);
+        Ok(buffer)
+    }
+
+    fn queue_write(&self, piece: usize, bytes: Vec<u8>) -> Result<()> {
+        let place = self.extents.place(piece);
         self.ask(Job::Write {
             piece,
-            place: self.extents.place(piece),
-            bytes: buffer,
-        })?;
-        Ok(piece)
+            place,
+            bytes,
+        })
     }
 
     // Waits for the disk once all buffers are on their way to it.
@@ -153,10 +180,14 @@ impl Behind {
         self.extents.end()
     }
 
-    /// Frees the place of a piece, and keeps the buffer in which it was read.
-    pub(crate) fn release(&mut self, piece: usize, buffer: Option<Vec<u8>>) {
+    /// Frees the place of a piece.
+    pub(crate) fn release(&mut self, piece: usize) {
         self.extents.release(piece);
-        self.spare.extend(buffer);
+    }
+
+    /// Keeps the buffer in which a piece was read.
+    pub(crate) fn keep(&mut self, buffer: Vec<u8>) {
+        self.spare.push(buffer);
     }
 
     fn ask(&self, job: Job) -> Result<()> {

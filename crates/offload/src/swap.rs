@@ -1,4 +1,4 @@
-//! Runs of bytes that leave for a while and come back once, such as what a backward pass will need.
+//! Runs of bytes that leave for a while and come back: once, such as what a backward pass will need, or again and again.
 
 use crate::{
     Place,
@@ -26,7 +26,7 @@ enum Backing {
     Nowhere(Vec<u8>, Extents),
 }
 
-/// A run that is away. It comes back once, or is [discarded](Swap::discard).
+/// A run that is away. It can be read and rewritten until it comes back, or is [discarded](Swap::discard).
 #[derive(Debug)]
 pub struct Parked {
     bytes: usize,
@@ -130,34 +130,71 @@ impl Swap {
     /// Brings a run back: `take` is given its pieces in their order.
     ///
     /// # Errors
+    /// As [`read`](Swap::read).
+    pub fn unpark(&mut self, mut parked: Parked, take: &mut Take<'_>) -> Result<()> {
+        self.read(&mut parked, take)?;
+        self.discard(parked);
+        Ok(())
+    }
+
+    /// Reads a run, which stays where it is: `take` is given its pieces in their order.
+    ///
+    /// # Errors
     /// Those of `take`; [`Error::Invalid`](hal::Error::Invalid) if the disk fails, for bytes that are not those written, and if
     /// the host has no room for them.
-    pub fn unpark(&mut self, mut parked: Parked, take: &mut Take<'_>) -> Result<()> {
-        self.fetch(&mut parked)?;
+    pub fn read(&mut self, parked: &mut Parked, take: &mut Take<'_>) -> Result<()> {
+        self.fetch(parked)?;
         let ranges = ranges(parked.bytes, self.piece_bytes);
-        match (&mut self.backing, parked.pieces) {
-            (Backing::Memory(spare), Pieces::Memory(pieces)) => {
+        match (&mut self.backing, &mut parked.pieces) {
+            (Backing::Memory(_), Pieces::Memory(pieces)) => {
                 for (range, piece) in ranges.zip(pieces) {
-                    take(range, &piece)?;
-                    spare.entry(piece.len()).or_default().push(piece);
+                    take(range, piece)?;
                 }
             }
             (Backing::File(file), Pieces::File(pieces)) => {
                 for (range, piece) in ranges.zip(pieces) {
-                    if let Some(fetched) = piece.fetched {
+                    if let Some(fetched) = piece.fetched.take() {
                         let bytes = file.fetched(fetched)?;
                         take(range, &bytes)?;
-                        file.release(piece.number, Some(bytes));
+                        file.keep(bytes);
                     }
                 }
             }
-            (Backing::Nowhere(any, extents), Pieces::Nowhere(pieces)) => {
-                for (range, piece) in ranges.zip(pieces) {
+            (Backing::Nowhere(any, _), Pieces::Nowhere(_)) => {
+                for range in ranges {
                     take(range.clone(), stand_in(&self.owner, any, range.len())?)?;
-                    extents.release(piece);
                 }
             }
             _ => unreachable!("a bug: a run comes back from where it was parked"),
+        }
+        Ok(())
+    }
+
+    /// Puts other bytes in the place of a run, as [`park`](Swap::park) does.
+    ///
+    /// # Errors
+    /// As there. The run is then of no use.
+    pub fn rewrite(&mut self, parked: &mut Parked, fill: &mut Fill<'_>) -> Result<()> {
+        let ranges = ranges(parked.bytes, self.piece_bytes);
+        match (&mut self.backing, &mut parked.pieces) {
+            (Backing::Memory(_), Pieces::Memory(pieces)) => {
+                for (range, piece) in ranges.zip(pieces) {
+                    fill(range, piece)?;
+                }
+            }
+            (Backing::File(file), Pieces::File(pieces)) => {
+                for (range, piece) in ranges.zip(pieces) {
+                    // What has been read of it is no longer the run.
+                    piece.fetched = None;
+                    file.rewrite(piece.number, |bytes| fill(range, bytes))?;
+                }
+            }
+            (Backing::Nowhere(any, _), Pieces::Nowhere(_)) => {
+                for range in ranges {
+                    fill(range.clone(), stand_in(&self.owner, any, range.len())?)?;
+                }
+            }
+            _ => unreachable!("a bug: a run is rewritten where it was parked"),
         }
         Ok(())
     }
@@ -172,7 +209,7 @@ impl Swap {
             }
             (Backing::File(file), Pieces::File(pieces)) => {
                 for piece in pieces {
-                    file.release(piece.number, None);
+                    file.release(piece.number);
                 }
             }
             (Backing::Nowhere(_, extents), Pieces::Nowhere(pieces)) => {

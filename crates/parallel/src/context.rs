@@ -10,6 +10,7 @@ use crate::{
 };
 use bootstrap::World;
 use grid::{Axis, Coordinates, Grid, Mapping, machine::Machine};
+use offload::Place;
 use std::{
     array,
     cell::{OnceCell, RefCell},
@@ -18,7 +19,7 @@ use std::{
     rc::Rc,
     sync::Arc,
 };
-use tensor::{DType, Device, Error, MemoryKind, Result, Stream, StreamKind, Tensor};
+use tensor::{DType, Device, Error, MemoryKind, Result, Stream, Tensor};
 
 /// The view of one rank, shared by everything it runs. Cloning clones the handle.
 #[derive(Clone)]
@@ -171,17 +172,24 @@ impl Context {
         self.0.report.borrow_mut().note_levels(axis, operation);
     }
 
-    /// The communication stream for this lane, made on first use.
+    /// The stream for this lane, made on first use.
     pub(crate) fn stream(&self, lane: Lane) -> Result<Stream> {
         let slot = &self.0.streams[lane as usize];
         if let Some(stream) = slot.get() {
             return Ok(stream.clone());
         }
-        let stream = self
-            .0
-            .device
-            .create_stream(StreamKind::Communication, lane.name())?;
+        let stream = self.0.device.create_stream(lane.kind(), lane.name())?;
         Ok(slot.get_or_init(|| stream).clone())
+    }
+
+    /// The streams to a place beyond the device and back, which all that is there shares.
+    pub(crate) fn links(&self, place: &Place) -> Result<[Stream; 2]> {
+        let lanes = match place {
+            Place::Files { .. } => [Lane::ToFiles, Lane::FromFiles],
+            Place::Host | Place::Nowhere => [Lane::ToHost, Lane::FromHost],
+        };
+        let [there, back] = lanes.map(|lane| self.stream(lane));
+        Ok([there?, back?])
     }
 
     /// Memory for the result of a collective or a message, counted as a buffer.

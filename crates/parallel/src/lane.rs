@@ -1,6 +1,8 @@
 //! The streams of a rank in addition to its compute stream.
 
-/// The traffic of a communication stream. Each kind has its own stream, so that work of one never queues behind
+use tensor::StreamKind;
+
+/// The traffic of a stream. Each kind has its own stream, so that work of one never queues behind
 /// another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
@@ -30,10 +32,27 @@ pub(crate) enum Lane {
     SendSkipGradients,
     /// Gradients of activations that skip stages.
     RecvSkipGradients,
+    /// State of every kind to memory of the host: it has one link for each direction.
+    ToHost,
+    /// State from memory of the host.
+    FromHost,
+    /// State to files.
+    ToFiles,
+    /// State from files.
+    FromFiles,
 }
 
 impl Lane {
-    pub(crate) const COUNT: usize = Lane::RecvSkipGradients as usize + 1;
+    pub(crate) const COUNT: usize = Lane::FromFiles as usize + 1;
+
+    /// What passes.
+    pub(crate) const fn kind(self) -> StreamKind {
+        match self {
+            Lane::ToHost | Lane::FromHost => StreamKind::Host,
+            Lane::ToFiles | Lane::FromFiles => StreamKind::Files,
+            _ => StreamKind::Communication,
+        }
+    }
 
     /// Name in traces.
     pub(crate) const fn name(self) -> &'static str {
@@ -51,6 +70,10 @@ impl Lane {
             Lane::RecvSkips => "receive skips",
             Lane::SendSkipGradients => "send skip gradients",
             Lane::RecvSkipGradients => "receive skip gradients",
+            Lane::ToHost => "to the host",
+            Lane::FromHost => "from the host",
+            Lane::ToFiles => "to files",
+            Lane::FromFiles => "from files",
         }
     }
 }

@@ -40,8 +40,37 @@ pub struct Candidate {
     pub sequence_parallel: bool,
     /// How attention meets the keys and values of other ranks along Context.
     pub context_attention: ContextAttention,
-    /// Where the optimiser's state is.
-    pub optimiser_place: PlaceKind,
+    /// Where the optimiser's state, weights and gradients are.
+    pub places: StatePlaceKinds,
+}
+
+/// Where each kind of state is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StatePlaceKinds {
+    /// The optimiser's state, and the weights in the accumulator type.
+    pub optimiser: PlaceKind,
+    /// The weights that forward and backward read.
+    pub weights: PlaceKind,
+    /// Gradients.
+    pub gradients: PlaceKind,
+}
+
+impl StatePlaceKinds {
+    /// Everything on the device.
+    pub const DEVICE: StatePlaceKinds = StatePlaceKinds {
+        optimiser: PlaceKind::Device,
+        weights: PlaceKind::Device,
+        gradients: PlaceKind::Device,
+    };
+
+    /// Each by its name in `[placement]`.
+    pub fn named(&self) -> [(&'static str, PlaceKind); 3] {
+        [
+            ("optimiser", self.optimiser),
+            ("weights", self.weights),
+            ("gradients", self.gradients),
+        ]
+    }
 }
 
 /// What the segments of a model do with what they keep for their backward.
@@ -144,7 +173,9 @@ impl Candidate {
             tuning: request.tuning.clone(),
             parallel,
             placement: PlacementConfig {
-                optimiser: self.optimiser_place,
+                optimiser: self.places.optimiser,
+                weights: self.places.weights,
+                gradients: self.places.gradients,
                 activations,
                 piece_kib: request.piece_kib,
                 folder: None,

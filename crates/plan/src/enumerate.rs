@@ -1,6 +1,6 @@
 //! Enumerates every way to run the model that is worth an estimate.
 
-use crate::{Candidate, Preset, Request, SegmentChoices, estimate::Distances};
+use crate::{Candidate, Preset, Request, SegmentChoices, StatePlaceKinds, estimate::Distances};
 use grid::{AxisOrder, Degrees, factorisations};
 use parallel::{
     ContextAttention, data::Sharding, memory::SegmentMemory, pipeline::ScheduleKind,
@@ -108,7 +108,7 @@ pub(crate) fn shapes(request: &Request, degrees: Degrees) -> Vec<Candidate> {
                                     keep_gathered,
                                     sequence_parallel,
                                     context_attention,
-                                    optimiser_place: PlaceKind::Device,
+                                    places: StatePlaceKinds::DEVICE,
                                 });
                             }
                         }
@@ -129,22 +129,24 @@ fn placed(request: &Request, shapes: Vec<Candidate>) -> Vec<Candidate> {
         },
         None => shape,
     };
-    let places = |named: &[PlaceKind]| match named.is_empty() {
-        true => vec![PlaceKind::Device],
-        false => named.to_vec(),
+    let state = match request.state_places.is_empty() {
+        true => vec![StatePlaceKinds::DEVICE],
+        false => request.state_places.clone(),
     };
-    let optimiser = places(&request.optimiser_places);
-    let activations = places(&request.activation_places);
-    let pairs = |optimiser_place| {
-        let place = move |activation_place| (optimiser_place, activation_place);
+    let activations = match request.activation_places.is_empty() {
+        true => vec![PlaceKind::Device],
+        false => request.activation_places.clone(),
+    };
+    let pairs = |places| {
+        let place = move |activation_place| (places, activation_place);
         activations.iter().copied().map(place)
     };
-    let pairs: Vec<_> = optimiser.into_iter().flat_map(pairs).collect();
+    let pairs: Vec<_> = state.into_iter().flat_map(pairs).collect();
     let in_places = |shape: Candidate| {
-        let place = move |&(optimiser_place, place): &(PlaceKind, PlaceKind)| {
+        let place = move |&(places, place): &(StatePlaceKinds, PlaceKind)| {
             let all = shape.memory.all().unwrap_or_default();
             Candidate {
-                optimiser_place,
+                places,
                 memory: SegmentMemory { place, ..all }.into(),
                 ..shape.clone()
             }

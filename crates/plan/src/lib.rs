@@ -25,7 +25,7 @@ mod shortlist;
 pub mod simulate;
 mod threads;
 
-pub use candidate::{Candidate, SegmentChoices};
+pub use candidate::{Candidate, SegmentChoices, StatePlaceKinds};
 pub use error::{Error, Result, TraceError};
 pub use request::{Preset, Request};
 pub use search::{Plan, plan, search};

@@ -1,6 +1,6 @@
 //! The request to the planner.
 
-use crate::{Error, Result};
+use crate::{Error, Result, StatePlaceKinds};
 use grid::{
     AxisOrder, Degrees, Demands,
     machine::{AttentionForm, Machine},
@@ -162,9 +162,9 @@ pub struct Request {
     pub memory: MemoryMode,
     /// Bytes that each rank may allocate, if fewer than the machine's devices have.
     pub memory_limit: Option<usize>,
-    /// Where the optimiser's state may be, of which each is tried; if none is named, the device, and if nothing fits there, what
-    /// is beyond it.
-    pub optimiser_places: Vec<PlaceKind>,
+    /// Where the optimiser's state, weights and gradients may be, of which each is tried; if none is named, the device, and if
+    /// nothing fits there, what is beyond it: first the state alone, which is largest and moves once per step.
+    pub state_places: Vec<StatePlaceKinds>,
     /// The same for activations between forward and backward.
     pub activation_places: Vec<PlaceKind>,
     /// The most KiB of a piece that moves to or from there.
@@ -222,7 +222,7 @@ impl Request {
             stored_scores: false,
             memory: MemoryMode::Stated,
             memory_limit: None,
-            optimiser_places: Vec::new(),
+            state_places: Vec::new(),
             activation_places: Vec::new(),
             piece_kib: PlacementConfig::default().piece_kib,
             budget: Duration::from_secs(12),
@@ -285,7 +285,11 @@ impl Request {
                 .map(Arc::from),
             memory: training.memory,
             memory_limit: config.device.memory_limit,
-            optimiser_places: vec![config.placement.optimiser],
+            state_places: vec![StatePlaceKinds {
+                optimiser: config.placement.optimiser,
+                weights: config.placement.weights,
+                gradients: config.placement.gradients,
+            }],
             activation_places: match config.placement.activations {
                 ActivationPlaces::All(place) if is_stated => vec![place],
                 _ => Vec::new(),
@@ -330,21 +334,51 @@ impl Request {
             true => PlaceKind::Files,
         };
         let is_priced = !self.is_on_hosts() || self.machine.device.files_gbps.is_some();
-        let optimiser = self.training().optimiser();
-        let moves = optimiser.codes().is_none() && optimiser.factors().is_none();
         let mut wider = self.clone();
-        let open = [
-            (&mut wider.optimiser_places, moves),
-            (&mut wider.activation_places, self.segments.is_none()),
-        ];
-        let mut is_wider = false;
-        for (places, may_leave) in open {
-            if places.is_empty() && may_leave {
-                *places = vec![PlaceKind::Device, place];
-                is_wider = true;
+        let opens_state = self.state_places.is_empty();
+        if opens_state {
+            wider.state_places = self.state_beyond(place);
+        }
+        let opens_activations = self.activation_places.is_empty() && self.segments.is_none();
+        if opens_activations {
+            wider.activation_places = vec![PlaceKind::Device, place];
+        }
+        let is_wider = opens_state || opens_activations;
+        (is_wider && is_priced && self.preset == Preset::Ours).then_some(wider)
+    }
+
+    // What each place of the next frees costs more time for a byte than what the one before frees. State of few bytes stays.
+    fn state_beyond(&self, place: PlaceKind) -> Vec<StatePlaceKinds> {
+        let optimiser = self.training().optimiser();
+        let is_small = optimiser.codes().is_some() || optimiser.factors().is_some();
+        let all = StatePlaceKinds {
+            optimiser: if is_small { PlaceKind::Device } else { place },
+            weights: place,
+            gradients: match optimiser.factors() {
+                Some(_) => PlaceKind::Device,
+                None => place,
+            },
+        };
+        let device = PlaceKind::Device;
+        let without_weights = StatePlaceKinds {
+            weights: device,
+            ..all
+        };
+        let without_gradients = StatePlaceKinds {
+            gradients: device,
+            ..all
+        };
+        let state_alone = StatePlaceKinds {
+            gradients: device,
+            ..without_weights
+        };
+        let mut places = vec![StatePlaceKinds::DEVICE];
+        for each in [state_alone, without_weights, without_gradients, all] {
+            if !places.contains(&each) {
+                places.push(each);
             }
         }
-        (is_wider && is_priced && self.preset == Preset::Ours).then_some(wider)
+        places
     }
 
     /// How attention is computed, if layers are recomputed in backward or not.
@@ -408,14 +442,18 @@ impl Request {
                 needed: "1 to as many as there are sequences",
             });
         }
-        for (setting, places) in [
-            ("placement.optimiser", &self.optimiser_places),
-            ("placement.activations", &self.activation_places),
-        ] {
-            let in_files = places.contains(&PlaceKind::Files);
-            if in_files && self.machine.device.files_gbps.is_none() {
+        let state = self.state_places.iter().flat_map(StatePlaceKinds::named);
+        let activations = self.activation_places.iter().copied();
+        let named = activations.map(|place| ("activations", place)).chain(state);
+        for (what, place) in named {
+            if place == PlaceKind::Files && self.machine.device.files_gbps.is_none() {
                 return Err(Error::Setting {
-                    setting,
+                    setting: match what {
+                        "activations" => "placement.activations",
+                        "weights" => "placement.weights",
+                        "gradients" => "placement.gradients",
+                        _ => "placement.optimiser",
+                    },
                     found: format!("files on {}", self.machine.name),
                     needed: "a machine whose description has device.files_gbps",
                 });

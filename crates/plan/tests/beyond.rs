@@ -1,6 +1,6 @@
 //! Models that do not fit the memory of their devices.
 
-use fascicle_plan::{Candidate, Plan, Request, search};
+use fascicle_plan::{Candidate, Plan, Request, StatePlaceKinds, search};
 use grid::machine::Machine;
 use std::time::Duration;
 use train::config::PlaceKind;
@@ -15,17 +15,17 @@ fn request() -> Request {
     }
 }
 
-fn places(plan: &Plan) -> Vec<(PlaceKind, PlaceKind)> {
+fn places(plan: &Plan) -> Vec<(StatePlaceKinds, PlaceKind)> {
     let chosen = plan.best.iter().map(|outcome| &outcome.candidate);
     let of_all = |candidate: &Candidate| candidate.memory.all().unwrap_or_default().place;
     chosen
-        .map(|candidate| (candidate.optimiser_place, of_all(candidate)))
+        .map(|candidate| (candidate.places, of_all(candidate)))
         .collect()
 }
 
 fn on_devices(request: &Request) -> Request {
     Request {
-        optimiser_places: vec![PlaceKind::Device],
+        state_places: vec![StatePlaceKinds::DEVICE],
         activation_places: vec![PlaceKind::Device],
         ..request.clone()
     }
@@ -40,7 +40,7 @@ fn what_does_not_fit_the_devices_is_planned_with_the_host() {
     assert!(!plan.best.is_empty());
     for (outcome, places) in plan.best.iter().zip(places(&plan)) {
         assert!(outcome.memory() <= request.machine.device.memory_bytes());
-        assert_ne!(places, (PlaceKind::Device, PlaceKind::Device));
+        assert_ne!(places, (StatePlaceKinds::DEVICE, PlaceKind::Device));
     }
 }
 
@@ -57,7 +57,7 @@ fn what_fits_stays_on_the_devices() {
     assert!(
         places(&plan)
             .iter()
-            .all(|places| *places == (PlaceKind::Device, PlaceKind::Device))
+            .all(|places| *places == (StatePlaceKinds::DEVICE, PlaceKind::Device))
     );
 }
 

@@ -1,6 +1,6 @@
 //! Closed-form estimates against simulations: memory is a lower bound, and time is close.
 
-use fascicle_plan::{Preset, Request, enumerate, estimate, simulate};
+use fascicle_plan::{Preset, Request, StatePlaceKinds, enumerate, estimate, simulate};
 use grid::machine::Machine;
 use parallel::memory::{ActivationMemory, Segments};
 use train::config::{OptimiserKind, PlaceKind};
@@ -84,8 +84,38 @@ fn that_holds_for_state_and_activations_beyond_the_device() {
     ] {
         for case in [CASES[0], CASES[5]] {
             near_changed(case, optimiser, &[Preset::Ours], |request| Request {
-                optimiser_places: vec![optimiser_place],
+                state_places: vec![StatePlaceKinds {
+                    optimiser: optimiser_place,
+                    ..StatePlaceKinds::DEVICE
+                }],
                 activation_places: vec![activation_place],
+                ..request
+            });
+        }
+    }
+}
+
+#[test]
+fn that_holds_for_weights_and_gradients_beyond_the_device() {
+    let places = |[optimiser, weights, gradients]: [PlaceKind; 3]| StatePlaceKinds {
+        optimiser,
+        weights,
+        gradients,
+    };
+    const D: PlaceKind = PlaceKind::Device;
+    const H: PlaceKind = PlaceKind::Host;
+    const F: PlaceKind = PlaceKind::Files;
+    for (kinds, optimiser) in [
+        ([D, H, D], OptimiserKind::AdamW),
+        ([D, D, H], OptimiserKind::AdamW),
+        ([D, H, H], OptimiserKind::AdamW),
+        ([H, H, H], OptimiserKind::AdamW),
+        ([F, F, F], OptimiserKind::AdamW),
+    ] {
+        for case in [CASES[0], CASES[4], CASES[5]] {
+            near_changed(case, optimiser, &[Preset::Ours], |request| Request {
+                state_places: vec![places(kinds)],
+                activation_places: vec![D],
                 ..request
             });
         }
@@ -120,7 +150,7 @@ fn that_holds_for_segments_that_differ_in_their_memory() {
 
 fn near(case: (&str, usize, &str, &str), optimiser: OptimiserKind, presets: &[Preset]) {
     near_changed(case, optimiser, presets, |request| Request {
-        optimiser_places: vec![PlaceKind::Device],
+        state_places: vec![StatePlaceKinds::DEVICE],
         activation_places: vec![PlaceKind::Device],
         ..request
     });
@@ -159,7 +189,14 @@ fn near_changed(
                 let what = format!("{} {grid} {candidate:?}", machine.name);
                 // Where activations leave, what a running segment needs for itself is most of the memory, and a segment's
                 // activations move beside another one's compute; both are counted in part.
+                // Of weights and gradients beyond the device, the buckets that are on it are left out.
+                let all_beyond = candidate
+                    .places
+                    .named()
+                    .iter()
+                    .all(|(_, place)| *place != PlaceKind::Device);
                 let (least_memory, least_step) = match candidate.memory.all().map(|all| all.place) {
+                    Some(PlaceKind::Device) if all_beyond => (0.7, 0.75),
                     Some(PlaceKind::Device) => (0.75, 0.88),
                     _ => (0.4, 0.75),
                 };

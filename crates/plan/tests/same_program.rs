@@ -2,7 +2,7 @@
 //! every stage.
 
 use bootstrap::local::{self, Options};
-use fascicle_plan::{Candidate, Request, enumerate, simulate};
+use fascicle_plan::{Candidate, Request, StatePlaceKinds, enumerate, simulate};
 use grid::{Degrees, machine::Machine};
 use parallel::{
     Context, Counters, GradientWire, Reproducible,
@@ -166,11 +166,45 @@ fn those_of_state_beyond_the_device_equal_them_too() {
                 let request = Request {
                     precision,
                     optimiser,
-                    optimiser_places: vec![kind],
+                    state_places: vec![StatePlaceKinds {
+                        optimiser: kind,
+                        ..StatePlaceKinds::DEVICE
+                    }],
                     piece_kib: 16,
                     ..request(grid.parse().unwrap(), Reproducible::Run)
                 };
                 compare_shardings(&request);
+            }
+        }
+    }
+}
+
+#[test]
+fn those_of_weights_and_gradients_beyond_the_device_equal_them_too() {
+    let all = |[optimiser, weights, gradients]: [PlaceKind; 3]| StatePlaceKinds {
+        optimiser,
+        weights,
+        gradients,
+    };
+    const D: PlaceKind = PlaceKind::Device;
+    const H: PlaceKind = PlaceKind::Host;
+    const F: PlaceKind = PlaceKind::Files;
+    for places in [all([D, H, D]), all([D, D, F]), all([F, F, H])] {
+        for (precision, optimiser) in [
+            (Precision::F32, OptimiserKind::AdamW),
+            (Precision::Bf16, OptimiserKind::Muon),
+        ] {
+            for grid in ["x=2", "z=2,data=2", "data=2,pipeline=2"] {
+                for bits in [Reproducible::Run, Reproducible::Grid] {
+                    let request = Request {
+                        precision,
+                        optimiser,
+                        state_places: vec![places],
+                        piece_kib: 16,
+                        ..request(grid.parse().unwrap(), bits)
+                    };
+                    compare_shardings(&request);
+                }
             }
         }
     }

@@ -18,12 +18,14 @@
 //! `communicator`, [`autograd`], `saved`.
 
 pub mod autograd;
+mod beyond;
 mod communicator;
 mod device;
 mod memory;
 mod memory_use;
 pub mod ops;
 mod overlap;
+mod paged;
 mod recording;
 mod saved;
 mod shape;
@@ -38,12 +40,14 @@ pub mod trace;
 mod uneven_shards;
 
 pub use autograd::Var;
+pub use beyond::Beyond;
 pub use communicator::Communicator;
 pub use device::Device;
 pub use hal::{DType, Error, ReduceOp, Result, StreamKind};
 pub use memory_use::{KindUse, MemoryKind, MemoryUse};
+pub use paged::Paged;
 pub use recording::Recording;
-pub use saved::{Beyond, Carried, SavedSegment};
+pub use saved::{Carried, SavedSegment};
 pub use stream::{Event, Stream};
 pub(crate) use tensor::Arguments;
 pub use tensor::{Scalar, Tensor};

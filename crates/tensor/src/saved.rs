@@ -8,70 +8,18 @@
 //! A backward pass brings back the segment before the one that runs. From memory of the host it brings back earlier ones too, as
 //! far as segments that stay have freed as many bytes behind: so those that left between them have more time to return.
 
-use crate::{Device, MemoryKind, Stream, StreamKind, Tensor, storage::Storage};
+use crate::{
+    Beyond, Device, MemoryKind, Tensor,
+    storage::{Keeper, Storage},
+};
 use hal::{Error, Result};
-use offload::{Parked, Place, Swap};
+use offload::Parked;
 use std::{
     cell::{Cell, RefCell},
     fmt,
     ops::Range,
     rc::{Rc, Weak},
 };
-
-/// Memory beyond a device, with a stream for each direction.
-#[derive(Debug)]
-pub struct Beyond {
-    swap: RefCell<Swap>,
-    // Whether a run comes back without waiting for a disk.
-    in_memory: bool,
-    departures: Stream,
-    arrivals: Stream,
-}
-
-impl Beyond {
-    /// Room in `place`, which moves in pieces of at most `piece_bytes`; `owner` names it in errors. On a device whose buffers
-    /// hold no values, copies take their time and move nothing.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if the file cannot be made; [`Error::Vendor`] if the device cannot make a stream.
-    pub fn new(
-        device: &Device,
-        owner: &str,
-        place: &Place,
-        piece_bytes: usize,
-    ) -> Result<Rc<Beyond>> {
-        let in_memory = !matches!(place, Place::Files { .. });
-        let kind = match in_memory {
-            false => StreamKind::Files,
-            true => StreamKind::Host,
-        };
-        let place = match device.capabilities().holds_values {
-            true => place,
-            false => &Place::Nowhere,
-        };
-        Ok(Rc::new(Beyond {
-            swap: RefCell::new(Swap::new(owner, place, piece_bytes)?),
-            in_memory,
-            departures: device.create_stream(kind, "activations leave")?,
-            arrivals: device.create_stream(kind, "activations return")?,
-        }))
-    }
-}
-
-impl Beyond {
-    /// Takes the space for a file of this many bytes; nothing in memory of the host.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if the disk has no room for it.
-    pub fn reserve(&self, bytes: u64) -> Result<()> {
-        self.swap.borrow().reserve(bytes)
-    }
-
-    /// The length of a file with room for everything that has been away at a time so far.
-    pub fn file_bytes(&self) -> u64 {
-        self.swap.borrow().file_bytes()
-    }
-}
 
 /// Memory that segments hold in common, such as values between two of them: it is saved with the last one that uses it.
 #[derive(Clone, Debug, Default)]
@@ -204,7 +152,7 @@ impl SavedSegment {
         let parked = beyond.swap.borrow_mut().park(bytes, &mut fill)?;
         self.bytes.set(bytes);
         for (_, storage) in &places {
-            storage.leave(self);
+            storage.leave(self.clone());
         }
         let places = places
             .iter()
@@ -261,23 +209,6 @@ impl SavedSegment {
         self.beyond.as_ref().is_some_and(|beyond| beyond.in_memory)
     }
 
-    /// As [`arrive`](SavedSegment::arrive), for a use that nobody has foreseen. [`failure`](SavedSegment::failure) has the error.
-    pub(crate) fn bring_back_at_last(self: &Rc<Self>) {
-        let _ = self.bring_back();
-    }
-
-    /// Why elements are not back.
-    pub(crate) fn failure(&self) -> Error {
-        match &*self.state.borrow() {
-            SavedState::Lost(error) | SavedState::Away(_, _, Some(error)) => error.clone(),
-            _ => Error::invalid(
-                "saved activations",
-                "elements that are away",
-                "a bug of ours",
-            ),
-        }
-    }
-
     fn fetch(&self) -> Result<()> {
         match (&mut *self.state.borrow_mut(), &self.beyond) {
             (SavedState::Away(parked, ..), Some(beyond)) => beyond.swap.borrow_mut().fetch(parked),
@@ -322,7 +253,24 @@ impl SavedSegment {
         let here = storages
             .iter()
             .filter(|(_, storage)| storage.away().is_none());
-        here.for_each(|(_, storage)| storage.leave(self));
+        here.for_each(|(_, storage)| storage.leave(self.clone()));
+    }
+}
+
+impl Keeper for SavedSegment {
+    fn bring_back_at_last(self: Rc<Self>) {
+        let _ = self.bring_back();
+    }
+
+    fn failure(&self) -> Error {
+        match &*self.state.borrow() {
+            SavedState::Lost(error) | SavedState::Away(_, _, Some(error)) => error.clone(),
+            _ => Error::invalid(
+                "saved activations",
+                "elements that are away",
+                "a bug of ours",
+            ),
+        }
     }
 }
 

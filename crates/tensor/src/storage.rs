@@ -1,10 +1,11 @@
 //! A tensor's memory, and which streams use it.
 
-use crate::{Device, Event, MemoryKind, Stream, saved::SavedSegment};
+use crate::{Device, Event, MemoryKind, Stream};
 use hal::{Error, RawBuffer, Result};
 use std::{
     any::Any,
     cell::{Cell, RefCell},
+    fmt,
     rc::Rc,
 };
 
@@ -16,12 +17,23 @@ pub(crate) struct Storage {
     bytes: usize,
     // No memory while the elements are away.
     block: Cell<RawBuffer>,
-    away: RefCell<Option<Rc<SavedSegment>>>,
+    away: RefCell<Option<Rc<dyn Keeper>>>,
+    // Counts writes.
+    version: Cell<u64>,
     // Whether recorded work knows the block's address.
     is_pinned: Cell<bool>,
     kind: MemoryKind,
     owner: RefCell<Owner>,
     uses: RefCell<Vec<Use>>,
+}
+
+/// One who has the elements of storages without memory.
+pub(crate) trait Keeper: fmt::Debug {
+    /// Brings them back for a use that nobody has foreseen. [`failure`](Keeper::failure) has the error.
+    fn bring_back_at_last(self: Rc<Self>);
+
+    /// Why elements are not back.
+    fn failure(&self) -> Error;
 }
 
 /// The owner of a storage's block.
@@ -63,6 +75,7 @@ impl Storage {
             bytes,
             block: Cell::new(block),
             away: RefCell::default(),
+            version: Cell::new(0),
             is_pinned: Cell::new(false),
             kind,
             owner: RefCell::new(Owner::Allocator),
@@ -82,6 +95,7 @@ impl Storage {
             bytes: block.bytes,
             block: Cell::new(block),
             away: RefCell::default(),
+            version: Cell::new(0),
             is_pinned: Cell::new(true),
             kind: MemoryKind::default(),
             owner: RefCell::new(owner),
@@ -136,8 +150,8 @@ impl Storage {
         self.kind
     }
 
-    /// With what the elements are away, if they are.
-    pub(crate) fn away(&self) -> Option<Rc<SavedSegment>> {
+    /// Who has the elements, if they are away.
+    pub(crate) fn away(&self) -> Option<Rc<dyn Keeper>> {
         self.away.borrow().clone()
     }
 
@@ -156,10 +170,15 @@ impl Storage {
         !self.is_pinned.get() && self.away.borrow().is_none()
     }
 
-    /// Frees the block, whose elements are now with `saved`.
-    pub(crate) fn leave(&self, saved: &Rc<SavedSegment>) {
+    /// A number that each write changes.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.get()
+    }
+
+    /// Frees the block, whose elements are now with `keeper`.
+    pub(crate) fn leave(&self, keeper: Rc<dyn Keeper>) {
         self.free();
-        *self.away.borrow_mut() = Some(saved.clone());
+        *self.away.borrow_mut() = Some(keeper);
     }
 
     /// Takes a block for elements that come back.
@@ -210,8 +229,8 @@ impl Storage {
     /// # Errors
     /// Those of the waits; why the elements are not back, if they are away.
     pub(crate) fn order_after(&self, stream: &Stream, write: bool) -> Result<()> {
-        if let Some(saved) = &*self.away.borrow() {
-            return Err(saved.failure());
+        if let Some(keeper) = &*self.away.borrow() {
+            return Err(keeper.failure());
         }
         match &*self.owner.borrow() {
             Owner::Gone => {
@@ -263,6 +282,9 @@ impl Storage {
         wrote: bool,
         succeeded: bool,
     ) {
+        if wrote {
+            self.version.set(self.version.get() + 1);
+        }
         let mut uses = self.uses.borrow_mut();
         if wrote && succeeded && uses.len() > 1 {
             uses.retain(|earlier| earlier.stream.is(stream));

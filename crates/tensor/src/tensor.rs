@@ -402,18 +402,26 @@ impl Tensor {
     /// `count` bytes of a storage, from `start` on.
     pub(crate) fn of_bytes(storage: &Rc<Storage>, start: usize, count: usize) -> Tensor {
         Tensor {
-            storage: storage.clone(),
             offset: start,
+            ..Tensor::of(storage, DType::U8, count)
+        }
+    }
+
+    /// The first `count` elements of a storage.
+    pub(crate) fn of(storage: &Rc<Storage>, dtype: DType, count: usize) -> Tensor {
+        Tensor {
+            storage: storage.clone(),
+            offset: 0,
             shape: vec![count],
-            dtype: DType::U8,
+            dtype,
         }
     }
 
     // Private to this module, because operations obtain addresses from `Arguments`.
     // Elements that are away come back. If they cannot, the address is none, and the storage refuses to be used.
     fn raw(&self) -> RawSlice {
-        if let Some(saved) = self.storage.away() {
-            saved.bring_back_at_last();
+        if let Some(keeper) = self.storage.away() {
+            keeper.bring_back_at_last();
         }
         self.slice(self.storage.block().addr)
     }

@@ -1,7 +1,8 @@
 //! What a forward has saved, beyond the device until its backward.
 
 use fascicle_tensor::{
-    Beyond, Carried, DType, Device, MemoryKind, Result, SavedSegment, Tensor, Var, autograd, ops,
+    Beyond, Carried, DType, Device, MemoryKind, Result, SavedSegment, StreamKind, Tensor, Var,
+    autograd, ops,
 };
 use offload::Place;
 use std::{cell::RefCell, rc::Rc};
@@ -15,8 +16,19 @@ fn device(memory_bytes: usize) -> Result<Device> {
     })?)
 }
 
+fn room(device: &Device, place: &Place, piece_bytes: usize) -> Result<Rc<Beyond>> {
+    let link = |name| device.create_stream(StreamKind::Host, name);
+    let links = [link("there")?, link("back")?];
+    Beyond::new(
+        device,
+        ("activations", "a test"),
+        (place, piece_bytes),
+        links,
+    )
+}
+
 fn beyond(device: &Device, piece_bytes: usize) -> Result<Rc<Beyond>> {
-    Beyond::new(device, "a test", &Place::Host, piece_bytes)
+    room(device, &Place::Host, piece_bytes)
 }
 
 fn activations(device: &Device) -> usize {
@@ -72,7 +84,7 @@ fn gradients_are_the_same_and_memory_is_that_of_two_segments() -> Result<()> {
 /// Bytes of activations when each of eight segments begins its backward, the last one first, if one of them leaves.
 fn held(leaving: Option<usize>, place: &Place) -> Result<Vec<usize>> {
     let device = device(1 << 20)?;
-    let beyond = Beyond::new(&device, "a test", place, 4 * KIB)?;
+    let beyond = room(&device, place, 4 * KIB)?;
     let (mut var, _) = Var::tracked(Tensor::full(&device, DType::F32, &[32, 32], 0.5)?);
     let (mut before, mut carried) = (None, Carried::default());
     let held = Rc::new(RefCell::new(Vec::new()));

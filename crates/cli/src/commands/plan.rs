@@ -9,7 +9,7 @@ use clap::Args;
 use grid::{AxisOrder, Degrees, machine::Machine};
 use parallel::{ContextAttention, GradientWire, data::Sharding, pipeline::ScheduleKind};
 use plan::{
-    Preset, Request,
+    Preset, Request, StatePlaceKinds,
     picture::{self, Totals},
     report, search, simulate,
 };
@@ -98,6 +98,12 @@ pub(crate) struct Plan {
     /// Where the optimiser's state may be, of which each is tried; by default the device, and if nothing fits there, also the host
     #[arg(long, value_name = "device|host|files,...", value_delimiter = ',', value_parser = place)]
     optimiser_place: Vec<PlaceKind>,
+    /// The same of weights while no layer uses them; by default the device, and where nothing fits otherwise, also beyond it
+    #[arg(long, value_name = "device|host|files,...", value_delimiter = ',', value_parser = place)]
+    weight_place: Vec<PlaceKind>,
+    /// The same of gradients
+    #[arg(long, value_name = "device|host|files,...", value_delimiter = ',', value_parser = place)]
+    gradient_place: Vec<PlaceKind>,
     /// Where activations may be between forward and backward; by default as for the optimiser's state
     #[arg(long, value_name = "device|host|files,...", value_delimiter = ',', value_parser = place)]
     activation_place: Vec<PlaceKind>,
@@ -222,7 +228,7 @@ impl Plan {
             keep_gathered: self.keep_gathered,
             sequence_parallel: self.sequence_parallel,
             context_attention: self.context_attention,
-            optimiser_places: self.optimiser_place.clone(),
+            state_places: self.state_places(),
             activation_places: self.activation_place.clone(),
             memory: self.memory,
             memory_limit: self.memory_limit.map(|mib| mib.saturating_mul(1 << 20)),
@@ -237,6 +243,33 @@ impl Plan {
             budget: self.budget,
             ..request
         })
+    }
+
+    // Every combination of the places that are named; none if none is.
+    fn state_places(&self) -> Vec<StatePlaceKinds> {
+        let named = [
+            &self.optimiser_place,
+            &self.weight_place,
+            &self.gradient_place,
+        ];
+        if named.iter().all(|places| places.is_empty()) {
+            return Vec::new();
+        }
+        let [optimiser, weights, gradients] = named.map(|places| match places.is_empty() {
+            true => vec![PlaceKind::Device],
+            false => places.clone(),
+        });
+        let mut all = Vec::new();
+        for &optimiser in &optimiser {
+            for &weights in &weights {
+                all.extend(gradients.iter().map(|&gradients| StatePlaceKinds {
+                    optimiser,
+                    weights,
+                    gradients,
+                }));
+            }
+        }
+        all
     }
 }
 

@@ -214,11 +214,15 @@ fn check_documents(way: Way) {
     check(way, &config, &grids, |difference| difference.loss, 2e-2);
 }
 
-/// The optimiser's state beyond the device, in pieces that cut parameters.
+/// The optimiser's state beyond the device, in pieces that cut parameters, alone and with weights and gradients.
 fn check_placed(way: Way) {
-    for place in [PlaceKind::Host, PlaceKind::Files] {
+    const D: PlaceKind = PlaceKind::Device;
+    const H: PlaceKind = PlaceKind::Host;
+    const F: PlaceKind = PlaceKind::Files;
+    for [optimiser, weights, gradients] in [[F, D, D], [H, F, H], [D, H, F]] {
         let mut config = short(Precision::F32);
-        (config.placement.optimiser, config.placement.piece_kib) = (place, 1);
+        (config.placement.optimiser, config.placement.piece_kib) = (optimiser, 1);
+        (config.placement.weights, config.placement.gradients) = (weights, gradients);
         config.parallel.sharding = Sharding::Optimiser;
         let grids = ["x=1", "x=2,data=2"].map(|grid| grid.parse().unwrap());
         let largest = Difference::largest_at_equal_weights;

@@ -2,14 +2,17 @@
 
 mod activations;
 mod optimiser;
+mod pages;
 
 use bootstrap::local::{Options, run};
 use fascicle_families::families;
+use parallel::{Context, Settings};
 use std::{ops::Range, path::Path};
 use tensor::MemoryKind;
 use train::{
     Config, PeakMemory,
     checkpoint::{Reader, digest},
+    run::settle_bits,
     trainer::scalars,
 };
 
@@ -66,6 +69,18 @@ fn train(
     from: Option<&Path>,
     to: &Path,
 ) -> Result<Ended, String> {
+    let bucket_bytes = config.settings().bucket_bytes;
+    train_in_buckets(config, bucket_bytes, steps, from, to)
+}
+
+/// The same, with buckets that are smaller than a configuration allows.
+fn train_in_buckets(
+    config: &Config,
+    bucket_bytes: usize,
+    steps: Range<u64>,
+    from: Option<&Path>,
+    to: &Path,
+) -> Result<Ended, String> {
     let (config, from, out) = (config.clone(), from.map(Path::to_owned), to.to_owned());
     let ranks = config.grid().unwrap().world_size();
     let ranks = run(Options::new(ranks), move |world| {
@@ -75,7 +90,14 @@ fn train(
             ..Default::default()
         };
         let device = tensor::Device::new((cpu::driver().open)(options)?)?;
-        let context = config.context(&world, &device)?;
+        let mut config = config.clone();
+        settle_bits(&mut config, device.capabilities(), None)?;
+        let settings = Settings {
+            bucket_bytes,
+            ..config.settings()
+        };
+        let grid = config.grid_on(&world)?;
+        let context = Context::new(world.clone(), grid, device.clone(), settings)?;
         let mut trainer = config.trainer(&context)?;
         if let Some(from) = &from {
             trainer.resume(from)?;

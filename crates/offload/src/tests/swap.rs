@@ -16,13 +16,19 @@ fn park(swap: &mut Swap, run: &[u8]) -> Result<Parked> {
     })
 }
 
-fn unpark(swap: &mut Swap, parked: Parked) -> Result<Vec<u8>> {
+fn read(swap: &mut Swap, parked: &mut Parked) -> Result<Vec<u8>> {
     let mut run = Vec::new();
-    swap.unpark(parked, &mut |range, bytes| {
+    swap.read(parked, &mut |range, bytes| {
         assert_eq!((range.start, range.len()), (run.len(), bytes.len()));
         run.extend_from_slice(bytes);
         Ok(())
     })?;
+    Ok(run)
+}
+
+fn unpark(swap: &mut Swap, mut parked: Parked) -> Result<Vec<u8>> {
+    let run = read(swap, &mut parked)?;
+    swap.discard(parked);
     Ok(run)
 }
 
@@ -39,6 +45,36 @@ fn runs_come_back_as_they_left_in_any_order() {
                 let parked = parked[run].take().unwrap();
                 assert_eq!(unpark(&mut swap, parked).unwrap(), runs[run], "{place:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn runs_are_read_and_rewritten_where_they_are() {
+    let disk = Arc::new(broken(400, usize::MAX));
+    let folder = "/scratch".into();
+    let bounded = Place::Files { disk, folder };
+    for place in places().into_iter().chain([bounded]) {
+        let mut swap = Swap::new("rank 3", &place, PIECE).unwrap();
+        let runs = [17, 100, 283];
+        let mut parked = runs.map(|len| park(&mut swap, &bytes(0, len)).unwrap());
+        for step in 1..4 {
+            for (&len, parked) in runs.iter().zip(&mut parked) {
+                let (before, after) = (bytes(step - 1, len), bytes(step, len));
+                for _ in 0..2 {
+                    assert_eq!(read(&mut swap, parked).unwrap(), before, "{place:?}");
+                }
+                swap.fetch(parked).unwrap();
+                swap.rewrite(parked, &mut |range, buffer| {
+                    buffer.copy_from_slice(&after[range]);
+                    Ok(())
+                })
+                .unwrap();
+                assert_eq!(read(&mut swap, parked).unwrap(), after, "{place:?}");
+            }
+        }
+        for (len, parked) in runs.into_iter().zip(parked) {
+            assert_eq!(unpark(&mut swap, parked).unwrap(), bytes(3, len));
         }
     }
 }

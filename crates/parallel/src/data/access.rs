@@ -1,7 +1,7 @@
 //! Reads and writes single parameters, for initial values, checkpoints and tests.
 
 use super::{
-    ParameterSet,
+    Flat, ParameterSet,
     bucket::{Bucket, common},
 };
 use crate::{
@@ -47,7 +47,7 @@ impl ParameterSet {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = processors / context.world().local_size();
         for bucket in &self.0.buckets {
-            let mut flat = vec![0.0; bucket.values.num_elements()];
+            let mut flat = vec![0.0; bucket.len()];
             for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
                 let values = &mut flat[place.clone()];
                 parameter.draw_initial(context.settings().seed, threads, values);
@@ -114,7 +114,7 @@ impl ParameterSet {
             let (own, flat) = match part {
                 Part::Scales(_) | Part::RowMeans | Part::ColumnMeans => {
                     self.visit_own::<Error>(bucket, part, |parameter, numbers| {
-                        let axes = replicas(bucket, parameter, &(0..bucket.values.num_elements()));
+                        let axes = replicas(bucket, parameter, &(0..bucket.len()));
                         let range = 0..numbers.num_elements();
                         hashes.push(self.hashed(
                             (bucket, parameter, part),
@@ -126,8 +126,8 @@ impl ParameterSet {
                     })?;
                     continue;
                 }
-                Part::Values => (0..bucket.values.num_elements(), bucket.values.clone()),
-                Part::Previous => (0..bucket.values.num_elements(), bucket.previous()?.clone()),
+                Part::Values => (0..bucket.len(), bucket.values.tensor()?.clone()),
+                Part::Previous => (0..bucket.len(), bucket.previous()?.clone()),
                 Part::Weights => (bucket.range.clone(), bucket.weights()?),
                 Part::State(index) => (bucket.range.clone(), bucket.state(index)?),
                 Part::Gradient => match bucket.own_gradients()? {
@@ -248,9 +248,9 @@ impl ParameterSet {
     fn whole(&self, bucket: &Bucket, part: Part) -> Result<Tensor> {
         let (context, subject) = (&self.0.context, Subject::Gradients);
         match part {
-            Part::Values => Ok(bucket.values.clone()),
+            Part::Values => bucket.values.tensor().cloned(),
             Part::Previous => bucket.previous().cloned(),
-            Part::Weights if !bucket.state.has_master() => Ok(bucket.values.clone()),
+            Part::Weights if !bucket.state.has_master() => bucket.values.tensor().cloned(),
             Part::Weights => bucket.whole(context, subject, &bucket.weights()?),
             Part::State(index) => bucket.whole(context, subject, &bucket.state(index)?),
             Part::Scales(_) | Part::RowMeans | Part::ColumnMeans => Err(not_flat(part)),
@@ -262,7 +262,7 @@ impl ParameterSet {
     }
 
     fn fill(&self, bucket: &Bucket, part: Part, given: Vec<Vec<f64>>) -> Result<()> {
-        let mut flat = vec![0.0; bucket.values.num_elements()];
+        let mut flat = vec![0.0; bucket.len()];
         for ((parameter, place), numbers) in bucket.parameters.iter().zip(&bucket.places).zip(given)
         {
             if numbers.len() != place.len() {
@@ -282,7 +282,7 @@ impl ParameterSet {
 // The axes along which ranks hold the same elements of a parameter, if replicas hold `own` of its bucket.
 fn replicas(bucket: &Bucket, parameter: &Parameter, own: &Range<usize>) -> Vec<Axis> {
     let holds_all = |axis: &Axis| match axis {
-        Axis::Data => own.len() == bucket.values.num_elements(),
+        Axis::Data => own.len() == bucket.len(),
         Axis::Pipeline => bucket.tied.is_some(),
         axis => parameter.layout().cuts(*axis).is_none(),
     };
@@ -291,8 +291,8 @@ fn replicas(bucket: &Bucket, parameter: &Parameter, own: &Range<usize>) -> Vec<A
 
 fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
     let own = &flat[bucket.range.clone()];
-    let upload_if_any = |tensor: &Option<Tensor>, numbers| match tensor {
-        Some(tensor) => tensor.upload_f64(numbers),
+    let upload_if_any = |flat: &Option<Flat>, numbers| match flat {
+        Some(flat) => flat.tensor()?.upload_f64(numbers),
         None => Ok(()),
     };
     match part {
@@ -301,10 +301,10 @@ fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
         Part::Scales(_) | Part::RowMeans | Part::ColumnMeans => Err(not_flat(part)),
         Part::Gradient if bucket.shards_gradients() => upload_if_any(&bucket.gradients, own),
         Part::Gradient => upload_if_any(&bucket.gradients, flat),
-        Part::Values => bucket.values.upload_f64(flat),
+        Part::Values => bucket.values.tensor()?.upload_f64(flat),
         Part::Previous => bucket.previous()?.upload_f64(flat),
         Part::Weights => {
-            bucket.values.upload_f64(flat)?;
+            bucket.values.tensor()?.upload_f64(flat)?;
             bucket.state.set_master(own)
         }
     }

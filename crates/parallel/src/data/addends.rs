@@ -99,7 +99,7 @@ impl ParameterSet {
             .filter(|(leaves, _)| Held::rows_are_single(context, cut, *leaves, over_z));
         match (in_one, &bucket.gradients) {
             (Some((leaves, Some(node))), Some(gradients)) => {
-                let nodes = vec![(node, gradients.clone())];
+                let nodes = vec![(node, gradients.tensor()?.clone())];
                 match bucket.is_sharded() {
                     true => sum.sharded(bucket, leaves, nodes),
                     false => sum.run(leaves, nodes).map(drop),

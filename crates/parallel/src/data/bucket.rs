@@ -3,7 +3,8 @@
 use super::{
     Part,
     blocks::Scales,
-    placement::StateStore,
+    flat::Flat,
+    room::Room,
     state::{BucketState, StateTensors},
 };
 use crate::{Context, Parameter, Purpose, counters::Subject, parameter::Home};
@@ -35,9 +36,9 @@ pub(super) struct Bucket {
     /// World ranks of other pipeline stages that hold the same parameter, including this rank.
     pub(super) tied: Option<Vec<usize>>,
     pub(super) sum_axes: Vec<Axis>,
-    pub(super) values: Tensor,
+    pub(super) values: Flat,
     /// Gradients of all weights, or of those in `range` if replicas shard them.
-    pub(super) gradients: Option<Tensor>,
+    pub(super) gradients: Option<Flat>,
     /// Of `range`; with weights in the accumulator type, if the values have another one.
     pub(super) state: BucketState,
     /// If the state is kept as codes.
@@ -49,7 +50,7 @@ pub(super) struct Bucket {
     shards_gradients: bool,
     counts: Counts,
     /// The values of the same bucket in the set's other version, if it has one.
-    pub(super) previous: OnceCell<Tensor>,
+    pub(super) previous: OnceCell<Flat>,
 }
 
 impl Bucket {
@@ -57,7 +58,7 @@ impl Bucket {
         context: &Context,
         numbered: Vec<(Parameter, usize)>,
         (tied, uses): (Option<Vec<usize>>, usize),
-        (options, store): (&super::SetOptions, Option<&Rc<StateStore>>),
+        (options, room): (&super::SetOptions, &Room),
         other: Option<(&Bucket, VersionGradients)>,
         (set, bucket): (&Rc<()>, usize),
     ) -> Result<Bucket> {
@@ -78,10 +79,13 @@ impl Bucket {
             .next_multiple_of(ALIGNMENT * shards);
         let device = context.device();
         let accumulator = options.dtype.accumulator();
-        let zeros = |kind: MemoryKind, dtype: DType, len: usize| {
-            device.allocating(kind, || Tensor::zeros(device, dtype, &[len]))
-        };
-        let values = zeros(MemoryKind::Weights, options.dtype, len)?;
+        let of_values = (options.dtype, len);
+        let values = Flat::zeros(
+            device,
+            MemoryKind::Weights,
+            of_values,
+            room.weights.as_ref(),
+        )?;
         let range = shard_range(
             len,
             shards,
@@ -102,7 +106,8 @@ impl Bucket {
             _ if !trains => None,
             _ => {
                 let len = if shards_gradients { range.len() } else { len };
-                Some(zeros(MemoryKind::Gradients, accumulator, len)?)
+                let (kind, pages) = (MemoryKind::Gradients, room.gradients.as_ref());
+                Some(Flat::zeros(device, kind, (accumulator, len), pages)?)
             }
         };
         let coded = first.filter(|first| options.is_coded(first));
@@ -118,16 +123,14 @@ impl Bucket {
             None => {
                 let of_states = (num_states, accumulator);
                 let scales = coded.map(|_| Scales::allocate(context, &parameters, of_states));
-                let state = BucketState::allocate(device, store, &tensors, ALIGNMENT)?;
+                let state =
+                    BucketState::allocate(device, room.store.as_ref(), &tensors, ALIGNMENT)?;
                 (state, scales.transpose()?)
             }
         };
         let whole_gradients = gradients.as_ref().filter(|_| !shards_gradients);
         for (at, ((parameter, index), place)) in numbered.iter().zip(&places).enumerate() {
-            let view = |flat: &Tensor| {
-                flat.rows(place.start, place.len())?
-                    .reshape(parameter.local_shape())
-            };
+            let view = |flat: &Flat| flat.part(place, parameter.local_shape());
             parameter.settle(Home {
                 set: set.clone(),
                 index: *index,
@@ -165,12 +168,12 @@ impl Bucket {
     /// [`Error::Invalid`] if there is none.
     pub(super) fn previous(&self) -> Result<&Tensor> {
         let none = || Error::invalid("previous weights", "one version", "a set of two versions");
-        self.previous.get().ok_or_else(none)
+        self.previous.get().ok_or_else(none)?.tensor()
     }
 
     /// Elements of the flat buffers.
     pub(super) fn len(&self) -> usize {
-        self.values.num_elements()
+        self.values.len()
     }
 
     /// The type of gradients, weights that are updated and state.
@@ -188,9 +191,9 @@ impl Bucket {
     /// # Errors
     /// None in practice: the range lies within the buffer.
     pub(super) fn own_gradients(&self) -> Result<Option<Tensor>> {
-        let own = |all: &Tensor| match self.shards_gradients {
-            true => Ok(all.clone()),
-            false => all.rows(self.range.start, self.range.len()),
+        let own = |all: &Flat| match self.shards_gradients {
+            true => all.tensor().cloned(),
+            false => all.tensor()?.rows(self.range.start, self.range.len()),
         };
         self.gradients.as_ref().map(own).transpose()
     }
@@ -228,7 +231,7 @@ impl Bucket {
     /// complete.
     pub(super) fn reduce(&self, context: &Context, stream: &Stream) -> Result<()> {
         match (&self.gradients, self.own_gradients()?) {
-            (Some(whole), Some(own)) => self.reduce_into(context, stream, whole, &own),
+            (Some(whole), Some(own)) => self.reduce_into(context, stream, whole.tensor()?, &own),
             _ => Ok(()),
         }
     }
@@ -290,13 +293,14 @@ impl Bucket {
     }
 
     /// Completes a flat buffer of which every replica has its range.
-    pub(super) fn gather(&self, context: &Context, subject: Subject, flat: &Tensor) -> Result<()> {
+    pub(super) fn gather(&self, context: &Context, subject: Subject, flat: &Flat) -> Result<()> {
         if !self.is_sharded() {
             return Ok(());
         }
         let Some(group) = context.group(Axis::Data, Purpose::Bucket)? else {
             return Ok(());
         };
+        let flat = flat.tensor()?;
         let own = flat.rows(self.range.start, self.range.len())?;
         let compute = context.device().compute();
         group.all_gather(context, subject, &compute, &own, flat, &self.counts)
@@ -334,7 +338,10 @@ impl Bucket {
     pub(super) fn weights(&self) -> Result<Tensor> {
         match self.state.master(self.values.device())? {
             Some(master) => Ok(master),
-            None => self.values.rows(self.range.start, self.range.len()),
+            None => self
+                .values
+                .tensor()?
+                .rows(self.range.start, self.range.len()),
         }
     }
 
@@ -353,7 +360,7 @@ impl Bucket {
 
     /// Whether replicas hold the optimiser's state in shards.
     pub(super) fn is_sharded(&self) -> bool {
-        self.range.len() < self.values.num_elements()
+        self.range.len() < self.len()
     }
 }
 

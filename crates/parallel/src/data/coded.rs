@@ -26,11 +26,28 @@ impl ParameterSet {
     ) -> std::result::Result<(), E> {
         let coded = self.0.buckets.iter();
         let coded = coded.filter_map(|bucket| Some((bucket, bucket.scales.as_ref()?)));
+        let coded: Vec<(&Bucket, &Scales)> = coded.collect();
+        // Where weights or gradients come from beyond the device, bucket by bucket.
+        let at_once = match self.0.options.places.has_pages() {
+            true => 1,
+            false => coded.len().max(1),
+        };
+        let mut some = coded.chunks(at_once);
+        some.try_for_each(|some| self.update_some_coded(some, &rule, &mut scales, &mut update))
+    }
+
+    fn update_some_coded<E: From<Error>>(
+        &self,
+        coded: &[(&Bucket, &Scales)],
+        rule: &impl Fn(&Parameter) -> UpdateRule,
+        scales: &mut impl FnMut(f64, &[CodedUpdate]) -> std::result::Result<(), E>,
+        update: &mut impl FnMut(f64, &[CodedUpdate]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
         let mut nexts = Vec::new();
         let mut groups: Vec<(f64, Vec<CodedUpdate>)> = Vec::new();
-        for (bucket, own) in coded {
+        for &(bucket, own) in coded {
             let next = self.zeros(own.all.dtype(), own.all.num_elements())?;
-            self.pieces(bucket, own, &next, &rule, &mut groups)?;
+            self.pieces(bucket, own, &next, rule, &mut groups)?;
             nexts.push((bucket, own, next));
         }
         for (factor, pieces) in &groups {
@@ -90,7 +107,7 @@ impl ParameterSet {
                     start: start - place.start,
                 },
                 compute: is_separate
-                    .then(|| bucket.values.rows(start, len))
+                    .then(|| bucket.values.tensor()?.rows(start, len))
                     .transpose()?,
                 weight_decay,
             };

@@ -9,7 +9,8 @@
 //! updates those whose second moments are means of rows and columns, whose numbers `lines` holds. `transform` brings matrices together at their `owners`, for
 //! optimisers that need them whole. `addends` holds a step's gradients as nodes of reproducible sums, which `reduction` sums
 //! over ranks. `placement` says where the optimiser's state is; what is beyond the device is `placed` in
-//! pieces, over which `stream` walks to update them. `access` reads and writes single parameters, for initial values and checkpoints.
+//! pieces, over which `stream` walks to update them. A `flat` buffer of weights or gradients may be one of the `pages` that are on
+//! the device only while a layer uses them. `access` reads and writes single parameters, for initial values and checkpoints.
 
 mod access;
 mod addends;
@@ -18,13 +19,16 @@ mod bucket;
 mod classes;
 mod coded;
 mod factored;
+mod flat;
 mod lines;
 mod norm;
 mod open;
 mod owners;
+mod pages;
 mod placed;
 mod placement;
 mod reduction;
+mod room;
 mod set;
 mod sharding;
 mod shards;
@@ -37,7 +41,8 @@ mod update;
 pub use access::Part;
 pub use bucket::VersionGradients;
 pub use factored::Factoring;
-pub use placement::StatePlacement;
+pub(crate) use flat::Flat;
+pub use placement::{StatePlacement, StatePlaces};
 pub use set::{ParameterSet, SetOptions, Tied};
 pub use sharding::Sharding;
 pub use step::{Evaluation, Gradients, TrainingStep};

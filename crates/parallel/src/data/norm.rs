@@ -18,21 +18,16 @@ impl ParameterSet {
     pub(super) fn gradient_sum_squares(&self) -> Result<Tensor> {
         let device = self.0.context.device();
         let zeros = |count| Tensor::zeros(device, DType::F64, &[count]);
-        let mut counted = Vec::new();
-        for bucket in &self.0.buckets {
-            self.counted_slices(bucket, &mut counted)?;
-        }
-        let counted: Vec<&Tensor> = counted.iter().collect();
         if self.0.context.settings().reproducible == Reproducible::Run {
             let sum = zeros(1)?;
-            optimiser::sum_squares(&counted, &sum)?;
+            self.each_counted(|counted| optimiser::sum_squares(counted, &sum))?;
             self.reduce_counted(&sum, ReduceOp::Sum)?;
             return Ok(sum);
         }
         let (largest, sums) = (zeros(1)?, zeros(3)?);
-        optimiser::largest(&counted, &largest)?;
+        self.each_counted(|counted| optimiser::largest(counted, &largest))?;
         self.reduce_counted(&largest, ReduceOp::Max)?;
-        optimiser::exact_squares(&counted, &largest, &sums)?;
+        self.each_counted(|counted| optimiser::exact_squares(counted, &largest, &sums))?;
         self.reduce_counted(&sums, ReduceOp::Sum)?;
         optimiser::exact_total(&largest, &sums)
     }
@@ -53,6 +48,18 @@ impl ParameterSet {
             }
             if let Some(group) = context.group(axis, Purpose::Main)? {
                 group.all_reduce(context, Subject::Clipping, &compute, numbers, op)?;
+            }
+        }
+        Ok(())
+    }
+
+    // What this rank counts, bucket by bucket wherever gradients are: so no bit depends on their place.
+    fn each_counted(&self, mut work: impl FnMut(&[&Tensor]) -> Result<()>) -> Result<()> {
+        for bucket in &self.0.buckets {
+            let mut counted = Vec::new();
+            self.counted_slices(bucket, &mut counted)?;
+            if !counted.is_empty() {
+                work(&counted.iter().collect::<Vec<_>>())?;
             }
         }
         Ok(())

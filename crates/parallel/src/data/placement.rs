@@ -1,14 +1,15 @@
-//! Where a kind of state is, and the store that holds the optimiser's if it is not on the device.
+//! Where each kind of state is, and the store that holds the optimiser's if it is not on the device.
 
 use crate::Context;
 use offload::{FileSystem, Place, Store};
 use std::{cell::RefCell, path::PathBuf, rc::Rc, sync::Arc};
-use tensor::{DType, Device, MemoryKind, Result, Stream, StreamKind, Tensor};
+use tensor::{DType, Device, MemoryKind, Result, Stream, Tensor};
 
 /// Where state is while nothing uses it: the optimiser's between steps, with the weights in the accumulator type where the
-/// model computes in a narrower one; or activations between forward and backward.
+/// model computes in a narrower one; weights and gradients while no layer uses them; or activations between forward and backward.
 ///
-/// State beyond the device moves in pieces. While the update of one runs, the next is fetched and the one before returns.
+/// The optimiser's state moves in pieces. While the update of one runs, the next is fetched and the one before returns. Weights
+/// and gradients come to the device bucket by bucket, the next one ahead of its use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StatePlacement {
     /// On the device.
@@ -27,6 +28,31 @@ pub enum StatePlacement {
         /// The most bytes of a piece.
         piece_bytes: usize,
     },
+}
+
+/// Where each kind of a rank's state is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatePlaces {
+    /// The optimiser's state, and the weights in the accumulator type.
+    pub optimiser: StatePlacement,
+    /// The weights that forward and backward read.
+    pub weights: StatePlacement,
+    /// Gradients.
+    pub gradients: StatePlacement,
+}
+
+impl StatePlaces {
+    /// Everything on the device.
+    pub const DEVICE: StatePlaces = StatePlaces {
+        optimiser: StatePlacement::Device,
+        weights: StatePlacement::Device,
+        gradients: StatePlacement::Device,
+    };
+
+    /// Whether weights or gradients are beyond the device.
+    pub fn has_pages(&self) -> bool {
+        self.weights.is_beyond() || self.gradients.is_beyond()
+    }
 }
 
 impl StatePlacement {
@@ -88,21 +114,18 @@ impl StateStore {
             return Ok(None);
         };
         let device = context.device();
+        let [returns, arrivals] = context.links(&place)?;
         let place = match device.capabilities().holds_values {
             true => place,
             false => Place::Nowhere,
-        };
-        let kind = match placement {
-            StatePlacement::Files { .. } => StreamKind::Files,
-            _ => StreamKind::Host,
         };
         let owner = format!("the optimiser's state of rank {}", context.world().rank());
         Ok(Some(Rc::new(StateStore {
             store: RefCell::new(Store::new(owner, place)),
             piece_bytes: placement.piece_bytes(),
             dtype,
-            arrivals: device.create_stream(kind, "state arrives")?,
-            returns: device.create_stream(kind, "state returns")?,
+            arrivals,
+            returns,
             largest: RefCell::new(0),
             slots: RefCell::default(),
         })))

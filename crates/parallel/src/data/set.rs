@@ -1,12 +1,12 @@
 //! All parameters of a rank, and when the gradients of a bucket are final.
 
 use super::{
-    Sharding, StatePlacement,
+    Sharding, StatePlaces,
     addends::Addends,
     bucket::{Bucket, VersionGradients},
     classes::{classes, split},
     lines::LineMeans,
-    placement::StateStore,
+    room::Room,
     shards::Sharded,
 };
 use crate::{
@@ -39,8 +39,8 @@ pub struct SetOptions {
     pub factors: bool,
     /// What replicas along Data hold in shards.
     pub sharding: Sharding,
-    /// Where the optimiser's state is.
-    pub placement: StatePlacement,
+    /// Where state is.
+    pub places: StatePlaces,
     /// Whether the set is one of two [versions](ParameterSet::version) of its parameters.
     pub versions: bool,
 }
@@ -56,7 +56,7 @@ impl SetOptions {
             codes: false,
             factors: false,
             sharding: Sharding::None,
-            placement: StatePlacement::Device,
+            places: StatePlaces::DEVICE,
             versions: false,
         }
     }
@@ -95,6 +95,8 @@ pub(super) struct Inner {
     pub(super) options: SetOptions,
     /// If the state is kept as means of rows and columns.
     pub(super) lines: Option<LineMeans>,
+    /// What holds state beyond the device.
+    pub(super) room: Room,
     // Its address identifies the set.
     token: Rc<()>,
     progress: RefCell<Progress>,
@@ -187,7 +189,7 @@ impl ParameterSet {
     /// [`Error::Invalid`] for a set without another version; those of the device.
     pub fn catch_up(&self) -> Result<()> {
         let mut buckets = self.0.buckets.iter();
-        buckets.try_for_each(|bucket| ops::copy(bucket.previous()?, &bucket.values))
+        buckets.try_for_each(|bucket| ops::copy(bucket.previous()?, bucket.values.tensor()?))
     }
 
     fn make(
@@ -222,9 +224,9 @@ impl ParameterSet {
         };
         let sum_bytes = options.dtype.accumulator().bytes();
         let token = Rc::new(());
-        let store = match other {
-            Some(_) => None,
-            None => StateStore::new(context, &options.placement, options.dtype.accumulator())?,
+        let room = match other {
+            Some((other, _)) => other.0.room.version(),
+            None => Room::new(context, &options)?,
         };
         let mut buckets = Vec::new();
         for class in classes(context, &parameters, tied, &options) {
@@ -237,15 +239,13 @@ impl ParameterSet {
                     context,
                     group,
                     (class.tie.clone(), class.uses),
-                    (&options, store.as_ref()),
+                    (&options, &room),
                     other.map(|(other, gradients)| (&other.0.buckets[buckets.len()], gradients)),
                     place,
                 )?);
             }
         }
-        if let Some(store) = &store {
-            store.reserve(context.device())?;
-        }
+        room.reserve(context)?;
         let lines = match other {
             Some((other, _)) => other.0.lines.clone(),
             None => LineMeans::allocate(context, &parameters, &options)?,
@@ -264,6 +264,7 @@ impl ParameterSet {
             parameters,
             buckets,
             lines,
+            room,
             options,
             token,
             progress: RefCell::new(progress),
@@ -342,6 +343,9 @@ impl ParameterSet {
         let mut progress = self.0.progress.borrow_mut();
         self.forget_addends();
         self.forget_shards();
+        if let Some(pages) = &self.0.room.gradients {
+            pages.forget();
+        }
         progress.addends.fill(0);
         progress.reduced.fill(false);
         progress.reduces_early =
@@ -384,7 +388,7 @@ impl ParameterSet {
         let homes = bucket.parameters.iter().filter(unused);
         homes
             .filter_map(|parameter| parameter.settled()?.gradient.as_ref())
-            .try_for_each(|gradient| gradient.fill(0.0))
+            .try_for_each(|gradient| gradient.tensor()?.fill(0.0))
     }
 
     /// Ends the backward passes of a step: reduces the buckets that are not yet reduced, in their order.
@@ -501,12 +505,15 @@ fn check_wire(context: &Context, options: &SetOptions) -> Result<()> {
     }
 }
 
-// Ranks agree on such state in the middle of an update.
+// Ranks agree on such state in the middle of an update, and means become directions of all gradients at once.
 fn check_placement(options: &SetOptions) -> Result<()> {
+    let (state, gradients) = (&options.places.optimiser, &options.places.gradients);
     let found = match (options.codes, options.factors) {
-        _ if !options.placement.is_beyond() => return Ok(()),
-        (true, _) => "8-bit codes beyond the device",
-        (_, true) => "means of rows and columns beyond the device",
+        (true, _) if state.is_beyond() => "8-bit codes beyond the device",
+        (_, true) if state.is_beyond() => "means of rows and columns beyond the device",
+        (_, true) if gradients.is_beyond() => {
+            "means of rows and columns, with gradients beyond the device"
+        }
         _ => return Ok(()),
     };
     let needed = "a number for each weight, or state on the device";

@@ -119,6 +119,7 @@ impl ParameterSet {
         let Some(gradients) = &bucket.gradients else {
             return Ok(());
         };
+        let gradients = gradients.tensor()?;
         let stream = self.reduction_stream()?;
         let sums = std::mem::take(&mut self.0.sharded.borrow_mut()[index].sums);
         let mut complete_sums = Vec::new();
@@ -188,6 +189,7 @@ impl ParameterSet {
         let Some(gradients) = &bucket.gradients else {
             return Ok(());
         };
+        let gradients = gradients.tensor()?;
         for place in without(&open.has, &bucket.places) {
             let views = open.flats.iter();
             views

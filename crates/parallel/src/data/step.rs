@@ -66,6 +66,7 @@ impl ParameterSet {
         {
             cut.check(&self.0.context)?;
         }
+        self.0.room.begin(Mode::Training);
         self.forget_gradients();
         self.0.cut.set(cut);
         let number = self.0.steps_begun.get() + 1;
@@ -78,6 +79,7 @@ impl ParameterSet {
 
     /// Begins the evaluation of a global batch, cut as in [`begin_step`](Self::begin_step).
     pub fn evaluate(&self, rows: impl Into<RowCut>) -> Evaluation {
+        self.0.room.begin(Mode::Evaluation);
         Evaluation {
             shared: self.shared(Mode::Evaluation, (0, 0), rows.into()),
             set: self.clone(),

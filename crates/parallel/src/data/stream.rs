@@ -82,7 +82,7 @@ impl PlacedPiece<'_> {
             true => tensor(self.placed.master_index())?,
             false => {
                 let start = self.bucket.range.start + self.range.start;
-                self.bucket.values.rows(start, len)?
+                self.bucket.values.tensor()?.rows(start, len)?
             }
         };
         add(

@@ -33,8 +33,8 @@ impl ParameterSet {
             round.run(&mut work)?;
         }
         for (bucket, whole) in self.0.buckets.iter().zip(&stage.gradients) {
-            if let (Some(whole), Some(own)) = (whole, bucket.own_gradients()?)
-                && bucket.shards_gradients()
+            if let Some(whole) = whole
+                && let Some(own) = bucket.own_gradients()?
             {
                 let result = whole.rows(bucket.range.start, bucket.range.len())?;
                 ops::copy(&result, &own)?;
@@ -43,16 +43,16 @@ impl ParameterSet {
         Ok(())
     }
 
-    // For each bucket of such matrices the gradients of all its elements, in a buffer if replicas hold gradients in shards.
+    // Completes the gradients of each bucket of such matrices: in a buffer if replicas hold gradients in shards.
     fn whole_gradients(&self) -> Result<Vec<Option<Tensor>>> {
         let (context, subject) = (&self.0.context, Subject::Matrices);
         let whole = |bucket: &Bucket| match &bucket.gradients {
             Some(shard) if bucket.is_whole && bucket.shards_gradients() => {
-                bucket.whole(context, subject, shard).map(Some)
+                bucket.whole(context, subject, shard.tensor()?).map(Some)
             }
             Some(gradients) if bucket.is_whole => {
                 bucket.gather(context, subject, gradients)?;
-                Ok(Some(gradients.clone()))
+                Ok(None)
             }
             _ => Ok(None),
         };
@@ -68,7 +68,7 @@ struct Stage<'a> {
     tensor: Option<Rc<Group>>,
     data: Option<Rc<Group>>,
     buckets: &'a [Bucket],
-    /// The gradients of each bucket that has matrices.
+    /// Those of each bucket of matrices, where replicas hold them in shards.
     gradients: Vec<Option<Tensor>>,
 }
 

@@ -22,7 +22,8 @@ pub(super) type Groups = Vec<(f64, Vec<Update>)>;
 
 impl ParameterSet {
     /// Passes `update` one piece for each parameter of which this rank updates a part, grouped by the factor of its rate: first
-    /// those whose state is on the device, all at once, and then run by run those whose state is beyond it. Either those of
+    /// those whose state is on the device, all at once, or by bucket where weights or gradients are beyond it; and then run by
+    /// run those whose state is beyond it. Either those of
     /// matrices that are updated as a whole, or all others but those whose state is kept as codes or as means.
     ///
     /// # Errors
@@ -46,10 +47,11 @@ impl ParameterSet {
                 &rule,
                 &mut groups,
             )?;
+            if self.0.options.places.has_pages() {
+                run(&mut groups, &mut update)?;
+            }
         }
-        for (factor, pieces) in groups {
-            update(factor, &pieces)?;
-        }
+        run(&mut groups, &mut update)?;
         self.update_placed(whole, &rule, &mut update)
     }
 
@@ -71,6 +73,14 @@ impl ParameterSet {
             .filter(|bucket| bucket.gradients.is_some());
         buckets.try_for_each(|bucket| bucket.gather_values(&self.0.context))
     }
+}
+
+fn run<E: From<Error>>(
+    groups: &mut Groups,
+    update: &mut impl FnMut(f64, &[Update]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut all = groups.drain(..);
+    all.try_for_each(|(factor, pieces)| update(factor, &pieces))
 }
 
 /// Adds a piece for each parameter of a bucket that has elements in `part` of its range, to which weights and states belong.
@@ -122,7 +132,7 @@ pub(super) fn piece(
     let view = |flat: &Tensor| flat.rows(own.start - part.start, own.len());
     let values = || {
         let start = bucket.range.start + own.start;
-        bucket.values.rows(start, own.len())
+        bucket.values.tensor()?.rows(start, own.len())
     };
     Ok(Some(Update {
         weights: view(weights)?,

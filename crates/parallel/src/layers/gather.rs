@@ -67,11 +67,10 @@ impl Gatherer {
 /// Those of the collective, here or where the block is used.
 pub(crate) fn gather(pass: &Pass, parameter: &Parameter, subject: Subject) -> Result<Tensor> {
     let context = pass.context();
-    let value = parameter.value()?;
     if !parameter.is_scattered(context) {
-        return Ok(value);
+        return parameter.value();
     }
-    let (overlap, dtype) = (context.settings().overlap, value.dtype());
+    let (overlap, dtype) = (context.settings().overlap, parameter.dtype()?);
     if !overlap.all_gather || !(overlap.all_gather_forward || pass.is_backward()) {
         return narrowed(issue(pass, parameter, subject, false)?, dtype);
     }

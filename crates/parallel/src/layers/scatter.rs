@@ -110,7 +110,7 @@ impl Addend<'_> {
                 let rows = pass.rows();
                 if is_scattered {
                     let (compute, mut blocks) = (context.device().compute(), Vec::new());
-                    let dtype = parameter.value()?.dtype().accumulator();
+                    let dtype = parameter.dtype()?.accumulator();
                     for node in nodes {
                         let shape = parameter.block_shape(context);
                         let block = context.buffer(dtype, &shape)?;
@@ -156,7 +156,7 @@ impl Addend<'_> {
             .expect("a scattered parameter has ranks on Z");
         let held = Held::along_z(context, pass.cut(), at_use.1, pass.micro_batch());
         let own: Vec<Tensor> = blocks.into_iter().map(|(_, block)| block).collect();
-        let dtype = self.parameter.value()?.dtype().accumulator();
+        let dtype = self.parameter.dtype()?.accumulator();
         let counts = self.parameter.block_counts(context);
         let wire = Wire {
             context,

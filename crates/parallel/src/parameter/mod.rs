@@ -8,14 +8,14 @@
 mod shard;
 mod used;
 
-use crate::{Context, Init};
+use crate::{Context, Init, data::Flat};
 use grid::{Axis, IndexBox, Layout};
 use std::{
     cell::{Cell, OnceCell, RefCell},
     fmt,
     rc::Rc,
 };
-use tensor::{Error, Result, Tensor};
+use tensor::{DType, Error, Result, Tensor};
 
 /// Properties shared by the parameters of a part of a model.
 #[derive(Clone, Debug)]
@@ -76,8 +76,8 @@ pub(crate) struct Home {
     /// Its place among the bucket's parameters.
     pub(crate) place: usize,
     /// Views into the bucket's flat buffers; none of a gradient that replicas hold in shards.
-    pub(crate) value: Tensor,
-    pub(crate) gradient: Option<Tensor>,
+    pub(crate) value: Flat,
+    pub(crate) gradient: Option<Flat>,
     /// Whether they do.
     pub(crate) shards_gradient: bool,
 }
@@ -231,11 +231,21 @@ impl Parameter {
 
     /// The shard's values, in the compute type.
     ///
+    /// # Cost
+    /// If weights are [beyond the device](crate::data::StatePlaces), the host's time to bring them there, unless they have come ahead.
     /// # Errors
     /// [`Error::Invalid`] for a parameter without memory on this rank: one that is not yet part of a set, or
-    /// that belongs to segments of other stages.
+    /// that belongs to segments of other stages. Those of bringing it to the device.
     pub fn value(&self) -> Result<Tensor> {
-        Ok(self.home("value")?.value.clone())
+        self.home("value")?.value.tensor().cloned()
+    }
+
+    /// The type of the values.
+    ///
+    /// # Errors
+    /// For a parameter without memory on this rank.
+    pub(crate) fn dtype(&self) -> Result<DType> {
+        Ok(self.home("value")?.value.dtype())
     }
 
     /// The shard's gradient, in the accumulator type; backward passes add to it.
@@ -245,7 +255,7 @@ impl Parameter {
     /// replicas hold gradients in shards.
     pub fn gradient(&self) -> Result<Tensor> {
         let home = self.home("gradient")?;
-        home.gradient.clone().ok_or_else(|| {
+        let gradient = home.gradient.as_ref().ok_or_else(|| {
             let (found, needed) = if home.shards_gradient {
                 (
                     "shards along Data",
@@ -257,7 +267,8 @@ impl Parameter {
                 ("a set made for inference", "a parameter that is trained")
             };
             Error::invalid(format!("gradient of {}", self.0.name), found, needed)
-        })
+        })?;
+        gradient.tensor().cloned()
     }
 
     fn home(&self, what: &str) -> Result<&Home> {

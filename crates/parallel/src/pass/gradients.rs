@@ -49,7 +49,7 @@ impl Pass {
             Some(set) if !(self.shared.is_open.get() && set.is_current(self.shared.number)) => {
                 refuse("a backward after the end of its step", "one before it")
             }
-            _ => parameter.value().map(drop),
+            _ => parameter.dtype().map(drop),
         }
     }
 

@@ -32,10 +32,14 @@ impl Saver {
         own: &[SegmentMemory],
     ) -> Result<Option<Saver>> {
         let device = context.device().clone();
-        let owner = format!("the activations of rank {}", context.world().rank());
+        let owner = format!("rank {}", context.world().rank());
         let room = |kind: PlaceKind, place: Place| {
             let is_used = own.iter().any(|segment| segment.place == kind);
-            let new = || Beyond::new(&device, &owner, &place, memory.piece_bytes);
+            let new = || {
+                let links = context.links(&place)?;
+                let of = ("activations", owner.as_str());
+                Beyond::new(&device, of, (&place, memory.piece_bytes), links)
+            };
             is_used.then(new).transpose()
         };
         let in_files = Place::Files {

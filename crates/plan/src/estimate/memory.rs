@@ -30,19 +30,22 @@ pub fn memory(request: &Request, candidate: &Candidate) -> f64 {
     } else {
         (number, 0.0)
     };
-    // Beyond the device, the optimiser's is two pieces on it, which the bound leaves out.
-    let of_optimiser = match candidate.optimiser_place {
-        PlaceKind::Device => (updated + state_bytes(request)) / state,
+    // Of what is beyond the device, two pieces or two buckets are on it, which the bound leaves out.
+    let on_device = |place: PlaceKind, bytes: f64| match place {
+        PlaceKind::Device => bytes,
         PlaceKind::Host | PlaceKind::Files => 0.0,
     };
+    let places = candidate.places;
+    let of_optimiser = on_device(places.optimiser, (updated + state_bytes(request)) / state);
     let lines = line_bytes(request) / candidate.degrees.pipeline as f64;
     // The first two stages have one version of the gradients.
     let versions = match candidate.schedule.delays_gradients() {
         true => 2.0,
         false => 1.0,
     };
-    let trained = number / gradients + of_optimiser;
-    let per_parameter = versions * read + trained * trained_share(request);
+    let trained = on_device(places.gradients, number / gradients) + of_optimiser;
+    let per_parameter =
+        on_device(places.weights, versions * read) + trained * trained_share(request);
     per_parameter * parameters(request, &candidate.degrees)
         + lines
         + activations(request, candidate)

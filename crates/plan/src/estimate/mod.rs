@@ -5,13 +5,14 @@
 //! collectives that exceeds the compute hiding them. The memory model adds the parameters' bytes and the
 //! activations kept until backward. Collectives are priced in the form that will be simulated. Read in this
 //! order: `memory`, `stages` (how evenly a model divides into a pipeline), `distances` (what an order of axes
-//! changes), `prices`, `attention`, `matrices`, `lines`, `sheet` (all of it for one grid and number of rows).
+//! changes), `prices`, `attention`, `matrices`, `lines`, `paging`, `sheet` (all of it for one grid and number of rows).
 
 mod attention;
 mod distances;
 mod lines;
 mod matrices;
 mod memory;
+mod paging;
 mod prices;
 mod sheet;
 mod stages;

@@ -7,6 +7,7 @@ use super::{
     lines::LineSums,
     matrices::Matrices,
     memory::{beyond_bytes, moved_bytes, parameters, state_bytes, trained_share},
+    paging::Paging,
     prices::{Pricer, Prices},
     stages::imbalance,
 };
@@ -164,7 +165,11 @@ impl<'a> Sheet<'a> {
             return f64::INFINITY;
         };
         let micro = micro * imbalance;
-        let micro = micro + self.moving(variant, micro);
+        let paging = Paging::new(self.request, variant, |place| self.bandwidth(place));
+        let recompute = variant.memory.all().is_some_and(|all| all.recompute);
+        let forward = micro / if recompute { 4.0 } else { 3.0 };
+        let waits = paging.waits(forward, micro - forward, recompute, variant.micro_batches);
+        let micro = micro + self.moving(variant, micro) + waits;
         // A stage waits for each message, because its next work is on what its neighbour sends.
         let messages = 2.0 * message[usize::from(variant.sequence_parallel)].at(places);
         let passes = variant.micro_batches as f64 + bubble;
@@ -172,6 +177,8 @@ impl<'a> Sheet<'a> {
         (micro * pace + messages) * passes
             + self.reduction(variant, places, micro * pace)
             + self.update(variant)
+            + paging.norm(self.request.priced_bits())
+            + paging.update()
             + self.matrices.as_ref().map_or(0.0, |matrices| {
                 matrices.seconds(variant.sharding.shards_state(), places)
             })
@@ -328,7 +335,7 @@ impl<'a> Sheet<'a> {
         let trained = parameters(self.request, &variant.degrees) * trained_share(self.request);
         let elements = trained / shared;
         let kernels = of_element * elements / device.kernel_bandwidth("adamw", "optimiser");
-        let Some(bandwidth) = self.bandwidth(variant.optimiser_place) else {
+        let Some(bandwidth) = self.bandwidth(variant.places.optimiser) else {
             return kernels;
         };
         // A piece arrives, is updated and returns in one of two buffers, while another piece does so in the other.

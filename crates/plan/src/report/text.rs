@@ -96,7 +96,9 @@ fn how(plan: &Plan, outcome: &Outcome) -> String {
         PlaceKind::Host => words.push(format!("{what} on the host")),
         PlaceKind::Files => words.push(format!("{what} in files")),
     };
-    place("optimiser", chosen.optimiser_place);
+    for (what, its_place) in chosen.places.named() {
+        place(what, its_place);
+    }
     if let Some(all) = chosen.memory.all() {
         place("activations", all.place);
     }

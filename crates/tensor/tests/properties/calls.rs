@@ -2,8 +2,8 @@
 
 use crate::world::{Step, World};
 use fascicle_tensor::{
-    Beyond, Carried, DType, Device, Error, MemoryKind, ReduceOp, Result, SavedSegment, Stream,
-    Tensor, UnevenShards, Var,
+    Beyond, Carried, DType, Device, Error, MemoryKind, Paged, ReduceOp, Result, SavedSegment,
+    Stream, Tensor, UnevenShards, Var,
     autograd::backward,
     ops::{
         self, BinaryOp, CustomKernel, Region, Transpose, UnaryOp,
@@ -421,7 +421,9 @@ pub const ALL: &[(&str, Call)] = &[
     }),
     ("saved", |w, s| {
         let device = w.device(s.choices[0]).clone();
-        let beyond = Beyond::new(&device, "a test", &Place::Host, s.small(0))?;
+        let links = [0, 1].map(|link| w.stream(s.choices[link]).clone());
+        let room = (&Place::Host, s.small(0));
+        let beyond = Beyond::new(&device, ("activations", "a test"), room, links)?;
         let saved = SavedSegment::after(None, Some(&beyond));
         let (x, other) = (w.tensor(s.tensors[0]), w.tensor(s.tensors[1]));
         let made = saved.collect(&device, || make(w, s));
@@ -429,6 +431,25 @@ pub const ALL: &[(&str, Call)] = &[
         saved.leave()?;
         saved.close(carried, []);
         made
+    }),
+    ("paged", |w, s| {
+        let device = w.device(s.choices[0]).clone();
+        let links = [0, 1].map(|link| w.stream(s.choices[link]).clone());
+        let room = (&Place::Host, s.small(0));
+        let beyond = Beyond::new(&device, ("weights", "a test"), room, links)?;
+        let (x, y) = (w.tensor(s.tensors[0]), w.tensor(s.tensors[1]));
+        let [one, other] = [&x, &y].map(|tensor| Paged::zeros(tensor, &beyond));
+        x.fill(s.numbers[0])?;
+        one.leave()?;
+        ops::copy(&x, &y)?;
+        let left = [&one, &other].map(Paged::leave);
+        other.forget();
+        left.into_iter().collect::<Result<()>>()?;
+        match s.small(1) % 2 {
+            // Its tensors outlive it.
+            0 => Ok(()),
+            _ => one.fetch().and(one.arrive()),
+        }
     }),
     ("trace", |w, s| {
         let device = w.device(s.choices[0]).clone();

@@ -279,7 +279,7 @@ impl Config {
             schedule: self.parallel.schedule,
             stages: self.parallel.stages.clone(),
             sharding: self.parallel.sharding,
-            placement: self.placement.of_optimiser(),
+            places: self.placement.of_state(),
             memory: self.activation_memory(),
             clip_norm: training.clip_norm,
             loss_scale: training.loss_scale,
@@ -406,6 +406,16 @@ impl Config {
             let found = format!("{} with training.graph", self.placement.activations);
             return Err(Error::setting("placement.activations", found, "device"));
         }
+        let pages = [
+            ("placement.weights", self.placement.weights),
+            ("placement.gradients", self.placement.gradients),
+        ];
+        for (key, place) in pages {
+            if self.training.graph && place != PlaceKind::Device {
+                let found = format!("{} with training.graph", place.name());
+                return Err(Error::setting(key, found, "device"));
+            }
+        }
         match self.training.graph && (ranks > 1 || draws) {
             true => {
                 let masks = if draws { "dropout" } else { "no dropout" };
@@ -420,9 +430,17 @@ impl Config {
         }
     }
 
-    // Ranks agree on such state in the middle of an update.
+    // Ranks agree on such state in the middle of an update, and means become directions of all gradients at once.
     fn check_placement(&self) -> Result<()> {
         let optimiser = self.training.optimiser();
+        let gradients = self.placement.gradients;
+        if optimiser.factors().is_some() && gradients != PlaceKind::Device {
+            return Err(Error::setting(
+                "placement.gradients",
+                format_args!("{} with means of rows and columns", gradients.name()),
+                format!("device, or an optimiser other than {}", optimiser.name()),
+            ));
+        }
         let state = match (optimiser.codes(), optimiser.factors()) {
             _ if self.placement.optimiser == PlaceKind::Device => return Ok(()),
             (Some(_), _) => "8-bit state",

@@ -3,7 +3,7 @@
 use super::{check_counts, check_path};
 use crate::Result;
 use parallel::{
-    data::StatePlacement,
+    data::{StatePlacement, StatePlaces},
     memory::{ActivationMemory, PlaceKind, Segments},
 };
 use serde::{Deserialize, Serialize};
@@ -103,6 +103,12 @@ crate::section! {
         /// memory of the `host`, or in `files`. It comes to the device in pieces while others are updated. The numbers of a run
         /// do not depend on it.
         pub optimiser: PlaceKind,
+        /// Where weights are while no layer uses them: on the `device`, in memory of the `host`, or in `files`. They come to the
+        /// device bucket by bucket (`parallel.bucket_mib`), ahead of their use, in the order of the last step. The numbers of a run
+        /// do not depend on it.
+        pub weights: PlaceKind,
+        /// The same of gradients, from a bucket's last addend in a micro-batch to the next micro-batch or the update.
+        pub gradients: PlaceKind,
         /// Where activations are between forward and backward: on the `device`, in memory of the `host`, or in `files`; or the
         /// segments that are in one of the last two, by kind or number. What a segment has saved leaves while the next one
         /// runs, and comes back ahead of its backward; with `training.recompute`, that is a segment's input. The numbers of a
@@ -111,8 +117,8 @@ crate::section! {
         /// The folder for files, best on a disk of the node; each rank has one there, without a name, until it ends. Absent: the
         /// system's folder for temporary files.
         pub folder: Option<PathBuf>,
-        /// The most KiB of a piece, which is also at most an eighth of a bucket's state. A rank has buffers of two pieces on
-        /// its device, and of five more in the host's memory for files.
+        /// The most KiB of a piece; of the optimiser's state also at most an eighth of a bucket's, of which a rank has two on its
+        /// device, and five more in the host's memory for files.
         pub piece_kib: usize,
     }
 }
@@ -121,6 +127,8 @@ impl Default for PlacementConfig {
     fn default() -> Self {
         PlacementConfig {
             optimiser: PlaceKind::Device,
+            weights: PlaceKind::Device,
+            gradients: PlaceKind::Device,
             activations: ActivationPlaces::default(),
             folder: None,
             piece_kib: 16 << 10,
@@ -144,9 +152,13 @@ impl PlacementConfig {
         check_path("placement.folder", self.folder.as_deref())
     }
 
-    /// Where the optimiser's state is.
-    pub fn of_optimiser(&self) -> StatePlacement {
-        self.placed(self.optimiser)
+    /// Where the optimiser's state, weights and gradients are.
+    pub fn of_state(&self) -> StatePlaces {
+        StatePlaces {
+            optimiser: self.placed(self.optimiser),
+            weights: self.placed(self.weights),
+            gradients: self.placed(self.gradients),
+        }
     }
 
     /// What segments keep between forward and backward, if these are recomputed, and where.

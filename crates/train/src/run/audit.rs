@@ -47,9 +47,11 @@ pub const IDLE_KEYS: [&str; 20] = [
 ];
 
 /// Keys of [`FREE_TABLES`] that decide no bit even where the bits depend on the grid.
-const NEVER_DECIDE: [&str; 10] = [
+const NEVER_DECIDE: [&str; 12] = [
     "device.memory_limit",
     "placement.optimiser",
+    "placement.weights",
+    "placement.gradients",
     "placement.activations",
     "placement.folder",
     "placement.piece_kib",

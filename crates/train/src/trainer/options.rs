@@ -3,7 +3,7 @@
 use crate::config::Precision;
 use parallel::{
     RowCut,
-    data::{Sharding, StatePlacement},
+    data::{Sharding, StatePlaces},
     memory::ActivationMemory,
     pipeline::ScheduleKind,
 };
@@ -26,8 +26,8 @@ pub struct Options {
     pub stages: Option<Vec<usize>>,
     /// What replicas along Data hold in shards.
     pub sharding: Sharding,
-    /// Where the optimiser's state is.
-    pub placement: StatePlacement,
+    /// Where the optimiser's state, weights and gradients are.
+    pub places: StatePlaces,
     /// What segments keep between forward and backward, and where.
     pub memory: ActivationMemory,
     /// Largest norm of the gradients; 0 means no limit.
@@ -51,7 +51,7 @@ impl Default for Options {
             schedule: ScheduleKind::default(),
             stages: None,
             sharding: Sharding::None,
-            placement: StatePlacement::Device,
+            places: StatePlaces::DEVICE,
             memory: ActivationMemory::default(),
             clip_norm: 0.0,
             loss_scale: 65_536.0,

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 use parallel::{Batch, Context};
 use tensor::{Recording, Tensor, ops};
 
-/// Refuses recorded steps on a device that cannot record, on several ranks, and with activations that the host moves.
+/// Refuses recorded steps on a device that cannot record, on several ranks, and with memory that the host moves within a step.
 ///
 /// # Errors
 /// [`Error::Setting`] with the device, the number of ranks, or the placement that it needs.
@@ -25,6 +25,13 @@ pub(super) fn check(context: &Context, options: &Options) -> Result<()> {
     if options.memory.is_beyond() {
         let found = "activations that leave the device";
         return refuse(found.into(), "placement.activations = \"device\"");
+    }
+    if options.places.has_pages() {
+        let found = "weights or gradients that leave the device";
+        return refuse(
+            found.into(),
+            "placement.weights and placement.gradients = \"device\"",
+        );
     }
     // Collectives run on separate streams, which are not recorded.
     match context.world().size() {

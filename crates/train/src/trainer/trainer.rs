@@ -114,7 +114,7 @@ impl Trainer {
             codes: optimiser.codes().is_some(),
             factors: optimiser.factors().is_some(),
             sharding: options.sharding,
-            placement: options.placement.clone(),
+            places: options.places.clone(),
             versions: false,
         };
         let put = pipeline::Options {

@@ -75,10 +75,11 @@ impl Saved {
         }
     }
 
-    /// Keeps the next layer's gathered weight, unless it will be gathered again.
+    /// Keeps the next layer's gathered weight, unless it will be gathered again. One that no rank gathers is asked for again too:
+    /// it may be beyond the device in between.
     pub(super) fn keep(&mut self, layer: &Linear, block: Tensor) {
         let context = self.factors.pass.context();
-        let keep = context.settings().keep_gathered || !layer.weight.is_scattered(context);
+        let keep = context.settings().keep_gathered && layer.weight.is_scattered(context);
         self.blocks.push(keep.then_some(block));
     }
 

@@ -1,0 +1,60 @@
+//! Memory beyond a device, and the streams by which elements go there and come back.
+
+use crate::{Device, Stream};
+use hal::Result;
+use offload::{Place, Swap};
+use std::{cell::RefCell, rc::Rc};
+
+/// Memory beyond a device, with a stream for each direction.
+#[derive(Debug)]
+pub struct Beyond {
+    pub(crate) swap: RefCell<Swap>,
+    /// Whether a run comes back without waiting for a disk.
+    pub(crate) in_memory: bool,
+    pub(crate) departures: Stream,
+    pub(crate) arrivals: Stream,
+}
+
+impl Beyond {
+    /// Room in a place for `content`, such as `activations`, which moves in pieces of at most so many bytes, over a stream
+    /// there and one back; `owner` names it in errors. On a device whose buffers hold no values, copies take their time and move
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](hal::Error::Invalid) if the file cannot be made.
+    pub fn new(
+        device: &Device,
+        (content, owner): (&str, &str),
+        (place, piece_bytes): (&Place, usize),
+        [departures, arrivals]: [Stream; 2],
+    ) -> Result<Rc<Beyond>> {
+        let in_memory = !matches!(place, Place::Files { .. });
+        let place = match device.capabilities().holds_values {
+            true => place,
+            false => &Place::Nowhere,
+        };
+        Ok(Rc::new(Beyond {
+            swap: RefCell::new(Swap::new(
+                format!("the {content} of {owner}"),
+                place,
+                piece_bytes,
+            )?),
+            in_memory,
+            departures,
+            arrivals,
+        }))
+    }
+
+    /// Takes the space for a file of this many bytes; nothing in memory of the host.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](hal::Error::Invalid) if the disk has no room for it.
+    pub fn reserve(&self, bytes: u64) -> Result<()> {
+        self.swap.borrow().reserve(bytes)
+    }
+
+    /// The length of a file with room for everything that has been away at a time so far.
+    pub fn file_bytes(&self) -> u64 {
+        self.swap.borrow().file_bytes()
+    }
+}
