@@ -8,7 +8,7 @@ use crate::{
 };
 use clap::Args;
 use grid::{Degrees, Grid};
-use train::Config;
+use train::{Config, config::PlaceKind};
 
 /// Their grid and threads.
 #[derive(Args, Debug)]
@@ -22,6 +22,9 @@ pub(super) struct OnRanks {
     /// Threads per rank; by default the ranks share the cores evenly
     #[arg(long, value_name = "N", value_parser = count::<MOST_THREADS>)]
     threads: Option<usize>,
+    /// Where weights are while no layer uses them, for a model that exceeds the devices; defaults to what the model was trained with
+    #[arg(long, value_name = "device|host|files")]
+    weights: Option<PlaceKind>,
 }
 
 impl OnRanks {
@@ -55,6 +58,9 @@ impl OnRanks {
         config.parallel.grid = degrees;
         // The machine of the training run may not be this one.
         config.parallel.machine = None;
+        if let Some(weights) = self.weights {
+            config.placement.weights = weights;
+        }
         // The matmuls of few tokens are not those that training has timed.
         config.device.matmul_choices = None;
         let threads = || launcher::threads_each(ranks);

@@ -96,16 +96,16 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "gather|heads")]
     context_attention: Option<ContextAttention>,
     /// Where the optimiser's state may be, of which each is tried; by default the device, and if nothing fits there, also the host
-    #[arg(long, value_name = "device|host|files,...", value_delimiter = ',', value_parser = place)]
+    #[arg(long, value_name = "device|host|files,...", value_delimiter = ',')]
     optimiser_place: Vec<PlaceKind>,
     /// The same of weights while no layer uses them; by default the device, and where nothing fits otherwise, also beyond it
-    #[arg(long, value_name = "device|host|files,...", value_delimiter = ',', value_parser = place)]
+    #[arg(long, value_name = "device|host|files,...", value_delimiter = ',')]
     weight_place: Vec<PlaceKind>,
     /// The same of gradients
-    #[arg(long, value_name = "device|host|files,...", value_delimiter = ',', value_parser = place)]
+    #[arg(long, value_name = "device|host|files,...", value_delimiter = ',')]
     gradient_place: Vec<PlaceKind>,
     /// Where activations may be between forward and backward; by default as for the optimiser's state
-    #[arg(long, value_name = "device|host|files,...", value_delimiter = ',', value_parser = place)]
+    #[arg(long, value_name = "device|host|files,...", value_delimiter = ',')]
     activation_place: Vec<PlaceKind>,
     /// What segments keep and where: the same for all (stated), or, on the best grids, what is fastest for each segment within the
     /// memory (auto)
@@ -297,13 +297,6 @@ fn tokens(text: &str) -> Result<f64, String> {
             "found `{text}`, needs a number of tokens up to {MOST_TOKENS:e}, as in 16777216 or 16.8M"
         )),
     }
-}
-
-fn place(text: &str) -> Result<PlaceKind, String> {
-    let named = PlaceKind::ALL
-        .into_iter()
-        .find(|place| place.name() == text);
-    named.ok_or_else(|| format!("found `{text}`, needs device, host or files"))
 }
 
 fn memory_mode(text: &str) -> Result<MemoryMode, String> {

