@@ -30,8 +30,8 @@ impl Corpus {
     /// completely would delay the start by minutes, so all but 2^24 of their tokens are compared as they are read.
     ///
     /// # Errors
-    /// Those of [`Tokenizer::encode`]; [`Error::TokenRange`] for a token outside the vocabulary; [`Error::Empty`] for no
-    /// tokens; [`Error::Shrunk`] and [`Error::Io`] from a token file.
+    /// Those of [`Tokenizer::encode`]; [`Error::TokenRange`] for a token outside the vocabulary; [`Error::OtherTokenizer`]
+    /// for a token folder of another tokenizer; [`Error::Empty`] for no tokens; [`Error::Shrunk`] and [`Error::Io`] from a token file.
     pub fn new(content: Content, tokenizer: &Tokenizer) -> Result<Corpus> {
         let vocabulary_size = tokenizer.vocabulary_size();
         let mut corpus = match content {
@@ -42,6 +42,16 @@ impl Corpus {
                 num_skipped: 0,
                 checksum: 0,
             },
+            Content::Folder(folder) => {
+                folder.check_tokenizer(tokenizer)?;
+                Corpus {
+                    name: folder.name(),
+                    tokens: folder.into_tokens(),
+                    vocabulary_size,
+                    num_skipped: 0,
+                    checksum: 0,
+                }
+            }
             Content::Samples { name, .. } => {
                 return Err(Error::Setting {
                     setting: "source",

@@ -1,7 +1,7 @@
 //! Data errors, each one sentence with its numbers.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The result of this module's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -113,6 +113,26 @@ pub enum Error {
         /// The token file.
         path: PathBuf,
     },
+    /// A folder of tokens is broken, or cannot be written.
+    #[error("data: {}: {reason}", path.display())]
+    TokenFolder {
+        /// The folder.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// The configuration names a tokenizer other than that of a folder of tokens.
+    #[error(
+        "data: {} was made with the tokenizer {needed}, found {found}; data.tokenizer may be left out", path.display()
+    )]
+    OtherTokenizer {
+        /// The folder.
+        path: PathBuf,
+        /// The name of the tokenizer that was asked for.
+        found: String,
+        /// The name of the folder's.
+        needed: String,
+    },
     /// A character is not in the saved table.
     #[error(
         "data: character {character:?} at position {position} is none of the {table_size} in the tokenizer's table"
@@ -191,6 +211,13 @@ impl Error {
             name: name.to_owned(),
             line: index + 1,
             reason,
+        }
+    }
+
+    pub(super) fn folder(path: &Path, reason: impl Into<String>) -> Error {
+        Error::TokenFolder {
+            path: path.to_owned(),
+            reason: reason.into(),
         }
     }
 

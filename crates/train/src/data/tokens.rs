@@ -3,9 +3,9 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::{Result, source::TokenFile};
+use super::{Result, folder::Shards, source::TokenFile};
 
-/// Tokens in memory or in a file; reading copies them out as `u32`.
+/// Tokens in memory, in a file or in a folder of shards; reading copies them out as `u32`.
 pub struct Tokens(Store);
 
 enum Store {
@@ -13,6 +13,7 @@ enum Store {
     Bytes(Vec<u8>),
     Ids(Vec<u32>),
     File(TokenFile),
+    Shards(Shards),
 }
 
 impl Tokens {
@@ -31,12 +32,18 @@ impl Tokens {
         Tokens(Store::File(file))
     }
 
+    /// Tokens of an open folder.
+    pub(super) fn from_shards(shards: Shards) -> Tokens {
+        Tokens(Store::Shards(shards))
+    }
+
     /// The number of tokens.
     pub fn len(&self) -> usize {
         match &self.0 {
             Store::Bytes(bytes) => bytes.len(),
             Store::Ids(ids) => ids.len(),
             Store::File(file) => file.len(),
+            Store::Shards(shards) => shards.len(),
         }
     }
 
@@ -48,7 +55,7 @@ impl Tokens {
     /// Appends the tokens of `range` to `out`.
     ///
     /// # Errors
-    /// [`Error::Shrunk`](super::Error::Shrunk) and [`Error::Io`](super::Error::Io) from a token file.
+    /// [`Error::Shrunk`](super::Error::Shrunk) and [`Error::Io`](super::Error::Io) from a token file or folder.
     ///
     /// # Panics
     /// When `range` ends past the tokens: the caller's bug.
@@ -57,6 +64,7 @@ impl Tokens {
             Store::Bytes(bytes) => out.extend(bytes[range].iter().map(|&byte| u32::from(byte))),
             Store::Ids(ids) => out.extend_from_slice(&ids[range]),
             Store::File(file) => file.extend_into(range, out)?,
+            Store::Shards(shards) => shards.extend_into(range, out)?,
         }
         Ok(())
     }
@@ -68,6 +76,7 @@ impl fmt::Debug for Tokens {
             Store::Bytes(_) => "bytes",
             Store::Ids(_) => "ids",
             Store::File(file) => file.dtype().name(),
+            Store::Shards(shards) => shards.dtype().name(),
         };
         write!(f, "Tokens({} {kind})", self.len())
     }

@@ -156,6 +156,7 @@ pub(super) fn samples_of(content: Content) -> Result<(String, Vec<Sample>)> {
         Content::Samples { name, samples } => return Ok((name, samples)),
         Content::Text(text) => (text.name, "text"),
         Content::Tokens { name, .. } => (name, "tokens"),
+        Content::Folder(folder) => (folder.name(), "tokens"),
     };
     Err(Error::Setting {
         setting: "data.validation_path",

@@ -8,7 +8,7 @@ mod token_file;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Error, Result, Tokens};
+use super::{Error, Result, TokenFolder, Tokens};
 use hal::files;
 pub use lines::{Chat, Sample};
 pub(super) use token_file::TokenFile;
@@ -38,6 +38,8 @@ pub enum Source {
         /// The size of a token.
         dtype: TokenType,
     },
+    /// A folder of token shards with an index, of which only the tokens in use are read.
+    TokenFolder(PathBuf),
     /// Text built into the program.
     Embedded(Vec<u8>),
 }
@@ -61,6 +63,8 @@ pub enum Content {
         /// The numbers.
         tokens: Tokens,
     },
+    /// Numbers already, with the tokenizer that made them.
+    Folder(Box<TokenFolder>),
 }
 
 /// The text of a source.
@@ -77,7 +81,7 @@ pub struct Text {
 impl Source {
     /// Detects the kind of source from `path`.
     ///
-    /// A folder is a [`Source::Directory`] over `extensions`. A file is a [`Source::TokenFile`] when `dtype` is given
+    /// A folder is a [`Source::TokenFolder`] if it holds the index of one, otherwise a [`Source::Directory`] over `extensions`. A file is a [`Source::TokenFile`] when `dtype` is given
     /// or its extension is `u16` or `u32`, [`Source::Lines`] when that is `jsonl`, and text otherwise.
     ///
     /// # Errors
@@ -86,6 +90,9 @@ impl Source {
     pub fn detect(path: &Path, extensions: &[String], dtype: Option<TokenType>) -> Result<Source> {
         let metadata = fs::metadata(path).map_err(|error| Error::io("reading", path, error))?;
         let path = path.to_path_buf();
+        if metadata.is_dir() && TokenFolder::is_at(&path) {
+            return Ok(Source::TokenFolder(path));
+        }
         if metadata.is_dir() {
             return Ok(Source::Directory {
                 path,
@@ -108,6 +115,7 @@ impl Source {
         match self {
             Source::TextFile(path)
             | Source::Lines(path)
+            | Source::TokenFolder(path)
             | Source::Directory { path, .. }
             | Source::TokenFile { path, .. } => path.display().to_string(),
             Source::Embedded(_) => "the embedded text".to_owned(),
@@ -120,7 +128,8 @@ impl Source {
     /// [`Error::Line`] for a line that is no sample;
     /// [`Error::Missing`] if the path does not exist; [`Error::Empty`] for a file without content; [`Error::NoFiles`] for a
     /// folder without text; [`Error::InvalidUtf8`] (in a folder such files are counted and left out);
-    /// [`Error::OddLength`] for a token file that ends within a token; [`Error::Io`] if the system refuses.
+    /// [`Error::OddLength`] for a token file that ends within a token; those of [`TokenFolder::open`] and, for a folder of
+    /// fewer than 2^27 tokens, of [`TokenFolder::verify`]; [`Error::Io`] if the system refuses.
     pub fn read(&self) -> Result<Content> {
         match self {
             Source::TextFile(path) => {
@@ -139,6 +148,11 @@ impl Source {
                 name: self.name(),
                 tokens: Tokens::from_file(TokenFile::open(path, *dtype)?),
             }),
+            Source::TokenFolder(path) => {
+                let folder = TokenFolder::open(path)?;
+                folder.verify_small()?;
+                Ok(Content::Folder(Box::new(folder)))
+            }
             Source::Embedded(bytes) => self.single_text(bytes.clone()),
         }
     }

@@ -39,6 +39,28 @@ impl TokenType {
         }
     }
 
+    /// The narrowest that holds the tokens of such a vocabulary.
+    pub(in crate::data) fn of_vocabulary(vocabulary_size: u64) -> TokenType {
+        match vocabulary_size <= 1 << 16 {
+            true => TokenType::U16,
+            false => TokenType::U32,
+        }
+    }
+
+    /// Tokens as a file holds them; the caller has checked that they fit the type.
+    pub(in crate::data) fn to_bytes(self, tokens: &[u32]) -> Vec<u8> {
+        match self {
+            TokenType::U16 => {
+                let halves = tokens.iter().map(|&token| token as u16);
+                halves.flat_map(u16::to_le_bytes).collect()
+            }
+            TokenType::U32 => tokens
+                .iter()
+                .flat_map(|token| token.to_le_bytes())
+                .collect(),
+        }
+    }
+
     /// The type that a file's extension names, if any.
     pub(super) fn of_extension(path: &Path) -> Option<TokenType> {
         path.extension()?.to_str()?.parse().ok()
@@ -94,7 +116,7 @@ pub(crate) struct TokenFile {
 
 impl TokenFile {
     /// Opens a file whose length is a multiple of the token's.
-    pub(super) fn open(path: &Path, dtype: TokenType) -> Result<TokenFile> {
+    pub(in crate::data) fn open(path: &Path, dtype: TokenType) -> Result<TokenFile> {
         let wrap = |error| Error::io("opening", path, error);
         let file = files::open(path).map_err(wrap)?;
         let bytes = file.metadata().map_err(wrap)?.len();

@@ -28,10 +28,11 @@ pub enum TokenizerChoice {
 }
 
 impl TokenizerChoice {
-    /// Makes the tokenizer, using `content` if it depends on the data.
+    /// Makes the tokenizer, using `content` if it depends on the data. A token folder brings its own, and refuses any other
+    /// than it and the default.
     ///
     /// # Errors
-    /// [`Error::Setting`] for characters without text, or an empty vocabulary; [`Error::Missing`], [`Error::Io`] and
+    /// [`Error::OtherTokenizer`] from a token folder; [`Error::Setting`] for characters without text, or an empty vocabulary; [`Error::Missing`], [`Error::Io`] and
     /// [`Error::Tokenizer`] from the file.
     pub fn build(&self, content: &Content) -> Result<Tokenizer> {
         match (self, content) {
@@ -49,6 +50,19 @@ impl TokenizerChoice {
                 "characters over a token file",
                 "ids, bytes or a tokenizer file",
             )),
+            // The default stands for the folder's own: a configuration cannot say that it names none.
+            (TokenizerChoice::Bytes, Content::Folder(folder)) => Ok(folder.tokenizer().clone()),
+            (TokenizerChoice::Characters, Content::Folder(folder)) => {
+                match folder.tokenizer().name() == "characters" {
+                    true => Ok(folder.tokenizer().clone()),
+                    false => Err(folder.refuse_tokenizer("characters")),
+                }
+            }
+            (other, Content::Folder(folder)) => {
+                let tokenizer = other.read()?;
+                folder.check_tokenizer(&tokenizer)?;
+                Ok(tokenizer)
+            }
             (other, _) => other.read(),
         }
     }

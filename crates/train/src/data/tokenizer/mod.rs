@@ -3,6 +3,7 @@
 mod characters;
 mod chat;
 mod choice;
+mod fingerprint;
 mod ids;
 #[cfg(feature = "tokenizers")]
 mod json;
