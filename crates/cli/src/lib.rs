@@ -117,6 +117,9 @@ impl Arguments {
 
 // A panic is our bug: print one line, with the location that a bug report needs.
 fn say_bug(info: &PanicHookInfo<'_>) {
+    if train::data::panic_becomes_error() {
+        return;
+    }
     let place = info
         .location()
         .map_or("an unknown place".into(), ToString::to_string);

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod checkpoint;
 mod compare;
 mod config;
+mod data;
 mod diff;
 mod doctor;
 mod generate;
@@ -33,6 +34,9 @@ pub(crate) enum Command {
     /// Clients find it under /v1, and people a page at /. Ends after SIGTERM or Ctrl-C once the requests that it has are
     /// answered. Needs a build with the feature `serve`.
     Serve(serve::Serve),
+    /// Tokenise texts into token folders, and verify these
+    #[command(subcommand)]
+    Data(data::Data),
     /// Find the best grid for a machine, and predict its speed and memory
     Plan(Box<plan::Plan>),
     /// Inspect, verify, digest, compare, audit, recover, reshard, import or export checkpoints
@@ -99,6 +103,7 @@ impl Command {
             Command::Config(config) => {
                 launcher::refuse_many("config").and_then(|()| config.run(families))
             }
+            Command::Data(data) => launcher::refuse_many("data").and_then(|()| data.run()),
             Command::Doctor(doctor) => doctor.run(drivers, None),
             Command::Bench(bench) => bench.run(registry),
         }

@@ -179,6 +179,50 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
+    /// A file that cannot be tokenised.
+    #[error("data: {}: {reason}", path.display())]
+    Input {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// A long document cannot be cut without a change of its tokens.
+    #[error(
+        "data: {name}: within {bytes} bytes from byte {position} no line end keeps the tokens of tokenizer {tokenizer} if the \
+         text is cut there; --split-lines makes each line a document, --allow-cuts accepts other tokens at a cut"
+    )]
+    Inexact {
+        /// The file.
+        name: String,
+        /// The first byte of the document that is not cut off yet.
+        position: u64,
+        /// Bytes from there in which a cut was looked for.
+        bytes: usize,
+        /// The tokenizer.
+        tokenizer: String,
+    },
+    /// What was read back from a folder is not what was encoded.
+    #[error(
+        "data: the {num_tokens} tokens at position {first} are not those of their text: what was read back differs from what was \
+         written, or the tokenizer gives the same text other tokens each time"
+    )]
+    Unequal {
+        /// The position of the first of them.
+        first: u64,
+        /// Their number.
+        num_tokens: usize,
+    },
+    /// A setting is outside of its bounds, which depend on other data.
+    #[error("data: {setting} is {found}, needs {needed}")]
+    Bound {
+        /// The setting's name.
+        setting: &'static str,
+        /// Its value.
+        found: String,
+        /// The valid values.
+        needed: String,
+    },
     /// A setting is invalid.
     #[error("data: {setting} is {found}, needs {needed}")]
     Setting {
@@ -211,6 +255,13 @@ impl Error {
             name: name.to_owned(),
             line: index + 1,
             reason,
+        }
+    }
+
+    pub(super) fn input(path: &Path, reason: impl Into<String>) -> Error {
+        Error::Input {
+            path: path.to_owned(),
+            reason: reason.into(),
         }
     }
 

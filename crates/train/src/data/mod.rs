@@ -21,6 +21,7 @@ mod random;
 mod run_data;
 mod samples;
 mod source;
+mod tokenize;
 mod tokenizer;
 mod tokens;
 
@@ -34,6 +35,10 @@ pub use run_data::{ReadOptions, RunData};
 pub use samples::{LossOn, Packed, Samples};
 use source::text;
 pub use source::{Chat, Content, Sample, Source, Text, TokenType};
+pub use tokenize::{
+    DocumentEnd, TokenizeInput, TokenizeOptions, TokenizePhase, TokenizeProgress, TokenizeReport,
+    panic_becomes_error, tokenize, tokenizer_for,
+};
 use tokenizer::Renderer;
 pub use tokenizer::{ChatTemplate, Tokenizer, TokenizerChoice};
 pub use tokens::Tokens;

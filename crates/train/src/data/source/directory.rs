@@ -17,7 +17,7 @@ pub(super) fn read(folder: &Path, extensions: &[String]) -> Result<Text> {
         documents: Vec::new(),
         num_skipped: 0,
     };
-    for path in files(folder, extensions)? {
+    for path in files(folder, &|path| has_extension(path, extensions))? {
         match String::from_utf8(
             files::read(&path, MOST_TEXT_BYTES)
                 .map_err(|error| Error::io("reading", &path, error))?,
@@ -33,8 +33,11 @@ pub(super) fn read(folder: &Path, extensions: &[String]) -> Result<Text> {
     }
 }
 
-/// The paths to read, in their order.
-fn files(folder: &Path, extensions: &[String]) -> Result<Vec<PathBuf>> {
+/// The paths of the wanted files in a folder, in the order in which they are read.
+pub(in crate::data) fn files(
+    folder: &Path,
+    is_wanted: &dyn Fn(&Path) -> bool,
+) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in sorted_entries(folder)? {
         let path = entry.path();
@@ -43,8 +46,8 @@ fn files(folder: &Path, extensions: &[String]) -> Result<Vec<PathBuf>> {
             .map_err(|error| Error::io("reading", &path, error))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if kind.is_dir() && !skips_folder(&name) {
-            found.extend(files(&path, extensions)?);
-        } else if kind.is_file() && !name.starts_with('.') && has_extension(&path, extensions) {
+            found.extend(files(&path, is_wanted)?);
+        } else if kind.is_file() && !name.starts_with('.') && is_wanted(&path) {
             found.push(path);
         }
     }
@@ -67,7 +70,7 @@ fn skips_folder(name: &str) -> bool {
     name.starts_with('.') || name.starts_with("target")
 }
 
-fn has_extension(path: &Path, extensions: &[String]) -> bool {
+pub(in crate::data) fn has_extension(path: &Path, extensions: &[String]) -> bool {
     path.extension().is_some_and(|found| {
         extensions
             .iter()
@@ -75,7 +78,7 @@ fn has_extension(path: &Path, extensions: &[String]) -> bool {
     })
 }
 
-fn no_files(folder: &Path, extensions: &[String], skipped: usize) -> Error {
+pub(in crate::data) fn no_files(folder: &Path, extensions: &[String], skipped: usize) -> Error {
     let extensions = match extensions {
         [] => "(none listed)".to_owned(),
         some => some.join(", "),

@@ -1,7 +1,7 @@
 //! Where data is stored, and how it is read: `directory` for folders of text, `lines` for samples, `token_file` for files of
 //! numbers.
 
-mod directory;
+pub(super) mod directory;
 mod lines;
 mod token_file;
 

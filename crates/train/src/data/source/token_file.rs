@@ -62,7 +62,7 @@ impl TokenType {
     }
 
     /// The type that a file's extension names, if any.
-    pub(super) fn of_extension(path: &Path) -> Option<TokenType> {
+    pub(in crate::data) fn of_extension(path: &Path) -> Option<TokenType> {
         path.extension()?.to_str()?.parse().ok()
     }
 

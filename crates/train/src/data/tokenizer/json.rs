@@ -3,12 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::MarkedTokens;
+use super::{
+    MarkedTokens,
+    cut::{PIECE_BYTES, cut_at_lines},
+};
 use crate::data::{Error, Result};
-
-/// Long texts are split after a line end into pieces of at most this size: the library holds many times the
-/// text in memory while it works, and it works on several pieces at once.
-const PIECE_BYTES: usize = 1 << 20;
 
 /// Pieces given to the library at a time, which limits the memory.
 const PIECES_AT_ONCE: usize = 32;
@@ -70,13 +69,33 @@ impl JsonTokenizer {
 
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let mut tokens = Vec::new();
-        for group in pieces(text, PIECE_BYTES).chunks(PIECES_AT_ONCE) {
+        for group in self.pieces(text, PIECE_BYTES)?.chunks(PIECES_AT_ONCE) {
             let encoded = self.tokenizer.encode_batch_fast(group.to_vec(), false);
             for piece in encoded.map_err(|error| fault(&self.name, &error))? {
                 tokens.extend_from_slice(piece.get_ids());
             }
         }
         Ok(tokens)
+    }
+
+    /// The tokens of a text as one, on this thread.
+    pub(super) fn encode_piece(&self, text: &str) -> Result<Vec<u32>> {
+        let encoded = self.tokenizer.encode_fast(text, false);
+        let encoded = encoded.map_err(|error| fault(&self.name, &error))?;
+        Ok(encoded.get_ids().to_vec())
+    }
+
+    // The text in parts of at most `limit` bytes, which have its tokens wherever a border can be found that lets them.
+    fn pieces<'t>(&self, text: &'t str, limit: usize) -> Result<Vec<&'t str>> {
+        let (mut pieces, mut rest) = (Vec::new(), text);
+        while rest.len() > limit {
+            let cut = cut_at_lines(rest, limit, |piece| self.encode_piece(piece))?;
+            let (piece, after) = rest.split_at(cut.at);
+            pieces.push(piece);
+            rest = after;
+        }
+        pieces.push(rest);
+        Ok(pieces)
     }
 
     /// As [`Tokenizer::encode_pieces`](super::Tokenizer::encode_pieces).
@@ -137,32 +156,6 @@ fn fault(name: &str, reason: &dyn fmt::Display) -> Error {
     }
 }
 
-/// Splits `text` into pieces of at most `limit` bytes (at least 4, the longest character), after a line end if
-/// there is one.
-fn pieces(text: &str, limit: usize) -> Vec<&str> {
-    let (mut pieces, mut rest) = (Vec::new(), text);
-    while rest.len() > limit {
-        let cut = rest.as_bytes()[..limit]
-            .iter()
-            .rposition(|&byte| byte == b'\n')
-            .map(|line_end| line_end + 1);
-        let cut = cut.unwrap_or_else(|| character_boundary(rest, limit));
-        let (piece, after) = rest.split_at(cut);
-        pieces.push(piece);
-        rest = after;
-    }
-    pieces.push(rest);
-    pieces
-}
-
-/// The last position up to `limit` that does not split a character.
-fn character_boundary(text: &str, limit: usize) -> usize {
-    (0..=limit)
-        .rev()
-        .find(|&place| text.is_char_boundary(place))
-        .unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,7 +211,8 @@ mod tests {
     proptest! {
         #[test]
         fn pieces_are_the_text(text in "[a\né]{0,60}", limit in 4usize..20) {
-            let pieces = pieces(&text, limit);
+            let json = JsonTokenizer::parse("words.json", WORDS).unwrap();
+            let pieces = json.pieces(&text, limit).unwrap();
             prop_assert_eq!(pieces.concat(), text.clone());
             prop_assert!(pieces.iter().all(|piece| piece.len() <= limit));
         }
@@ -226,6 +220,8 @@ mod tests {
 
     #[test]
     fn cuts_are_at_line_ends() {
-        assert_eq!(pieces("ab\ncd\nefghijk", 7), ["ab\ncd\n", "efghijk"]);
+        let json = JsonTokenizer::parse("words.json", WORDS).unwrap();
+        let pieces = json.pieces("ab\ncd\nefghijk", 7).unwrap();
+        assert_eq!(pieces, ["ab\ncd\n", "efghijk"]);
     }
 }

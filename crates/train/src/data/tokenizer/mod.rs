@@ -3,6 +3,7 @@
 mod characters;
 mod chat;
 mod choice;
+mod cut;
 mod fingerprint;
 mod ids;
 #[cfg(feature = "tokenizers")]
@@ -19,6 +20,7 @@ use characters::CharacterTable;
 pub use chat::ChatTemplate;
 pub(super) use chat::Renderer;
 pub use choice::TokenizerChoice;
+pub(super) use cut::{Cut, NEIGHBOURHOOD, PIECE_BYTES};
 use json::JsonTokenizer;
 use saved::Saved;
 
@@ -96,6 +98,17 @@ impl Tokenizer {
             TokenizerKind::Characters(table) => table.encode(text),
             TokenizerKind::Json(json) => json.encode(text),
             TokenizerKind::Ids { vocabulary_size } => ids::encode(text, *vocabulary_size),
+        }
+    }
+
+    /// The tokens of a text that is not to be cut, on the calling thread alone.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub(super) fn encode_piece(&self, text: &str) -> Result<Vec<u32>> {
+        match &self.kind {
+            TokenizerKind::Json(json) => json.encode_piece(text),
+            _ => self.encode(text),
         }
     }
 

@@ -35,6 +35,10 @@ impl JsonTokenizer {
         match self.never {}
     }
 
+    pub(super) fn encode_piece(&self, _text: &str) -> Result<Vec<u32>> {
+        match self.never {}
+    }
+
     pub(super) fn encode_pieces(
         &self,
         _texts: &[Vec<(String, bool)>],
