@@ -2,7 +2,7 @@
 
 use crate::{
     failure::{Failure, Outcome},
-    numbers::{counted, grouped},
+    numbers::{counted, figures, grouped},
 };
 use std::{
     path::{Path, PathBuf},
@@ -11,7 +11,7 @@ use std::{
 use train::{
     Config,
     batches::Batches,
-    data::{Packed, ReadOptions, RunData, Settings, Source, Tokenizer},
+    data::{MixtureShare, Packed, ReadOptions, RunData, Settings, Source, Tokenizer},
 };
 
 /// A few of this program's own sources, for runs outside any repository.
@@ -38,6 +38,17 @@ pub(crate) struct Opened {
     pub(crate) tokenizer: Option<Tokenizer>,
     /// The source of the data, for people.
     pub(crate) name: String,
+    /// What the run has of each source of a mixture, for people.
+    pub(crate) mixture: Vec<String>,
+}
+
+/// Where the data of a run is.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Origin {
+    /// In one place.
+    One(Source),
+    /// In several, with their weights.
+    Mixture(Vec<(Source, f64)>),
 }
 
 impl Opened {
@@ -53,7 +64,7 @@ impl Opened {
 ///
 /// Without a path, the data is the Rust sources of the repository around `here`, or those built into the
 /// program. A resumed run whose configuration has no path began with the built-in ones.
-pub(crate) fn source(config: &mut Config, resumed: bool, here: &Path) -> Outcome<Source> {
+pub(crate) fn source(config: &mut Config, resumed: bool, here: &Path) -> Outcome<Origin> {
     let data = &mut config.data;
     for (key, path) in [
         ("validation_path", &mut data.validation_path),
@@ -64,18 +75,29 @@ pub(crate) fn source(config: &mut Config, resumed: bool, here: &Path) -> Outcome
         *path = std::path::absolute(&path)
             .map_err(|error| Failure::usage(format!("data.{key}: {error}")))?;
     }
+    for entry in &mut data.mixture {
+        entry.path = std::path::absolute(&entry.path)
+            .map_err(|error| Failure::usage(format!("data.mixture: {error}")))?;
+    }
+    if !data.mixture.is_empty() {
+        let entries = config.data.mixture.iter();
+        let sources = entries.map(|entry| Ok((detected(&entry.path, config)?, entry.weight)));
+        return sources.collect::<Outcome<_>>().map(Origin::Mixture);
+    }
     if let Some(path) = data.path.clone() {
-        return detected(&path, config);
+        return detected(&path, config).map(Origin::One);
     }
     match repository(here).filter(|_| !resumed) {
         Some(root) => {
             (data.path, data.extensions) = (Some(root.clone()), vec!["rs".into()]);
-            Ok(Source::Directory {
+            Ok(Origin::One(Source::Directory {
                 path: root,
                 extensions: vec!["rs".into()],
-            })
+            }))
         }
-        None => Ok(Source::Embedded(OWN_SOURCES.concat().into_bytes())),
+        None => Ok(Origin::One(Source::Embedded(
+            OWN_SOURCES.concat().into_bytes(),
+        ))),
     }
 }
 
@@ -87,7 +109,7 @@ fn detected(path: &Path, config: &Config) -> Outcome<Source> {
 
 /// Reads the data, and derives the model's vocabulary from it if the configuration leaves the vocabulary
 /// open. A model that reads no text brings batches of its own.
-pub(crate) fn open(config: &mut Config, source: &Source) -> Outcome<Opened> {
+pub(crate) fn open(config: &mut Config, origin: &Origin) -> Outcome<Opened> {
     let Some(text) = config.model.text() else {
         let family = config.model.family();
         let needs = || {
@@ -100,6 +122,7 @@ pub(crate) fn open(config: &mut Config, source: &Source) -> Outcome<Opened> {
             num_tokens: None,
             tokenizer: None,
             name: format!("batches of the family {family}"),
+            mixture: Vec::new(),
         });
     };
     let settings = Settings {
@@ -117,10 +140,13 @@ pub(crate) fn open(config: &mut Config, source: &Source) -> Outcome<Opened> {
     };
     let other = config.data.validation_path.as_deref();
     let other = other.map(|path| detected(path, config)).transpose()?;
-    let opened = RunData::new(source, other.as_ref(), &options, &settings);
+    let opened = match origin {
+        Origin::One(source) => RunData::new(source, other.as_ref(), &options, &settings),
+        Origin::Mixture(sources) => RunData::mixture(sources, other.as_ref(), &options, &settings),
+    };
     let opened = opened.map_err(train::Error::from)?;
     if opened.packed.is_some() && !config.model.separates_samples() {
-        let (family, path) = (config.model.family(), source.name());
+        let (family, path) = (config.model.family(), name(origin));
         return Err(Failure::usage(format!(
             "model.family: in {family}, samples in one row see each other; {path} needs a family that keeps them apart"
         )));
@@ -140,7 +166,10 @@ pub(crate) fn open(config: &mut Config, source: &Source) -> Outcome<Opened> {
         num_tokens: Some(opened.num_tokens),
         data: opened.batches,
         tokenizer: Some(opened.tokenizer),
-        name: name(source) + &packed,
+        name: name(origin) + &packed,
+        mixture: opened.mixture.map_or(Vec::new(), |mixture| {
+            mixed(&mixture.shares(config.training.steps))
+        }),
     })
 }
 
@@ -181,7 +210,27 @@ fn fit_vocabulary(config: &mut Config, found: usize, needed: usize) -> Outcome {
     Ok(())
 }
 
-fn name(source: &Source) -> String {
+// What the run has of each source.
+fn mixed(shares: &[MixtureShare]) -> Vec<String> {
+    let line = |share: &MixtureShare| {
+        format!(
+            "{} % {}: {} tokens, {} epochs",
+            figures(100.0 * share.share),
+            share.name,
+            grouped(share.num_tokens as u64),
+            figures(share.epochs)
+        )
+    };
+    shares.iter().map(line).collect()
+}
+
+fn name(origin: &Origin) -> String {
+    let source = match origin {
+        Origin::One(source) => source,
+        Origin::Mixture(sources) => {
+            return format!("mixture of {}", counted(sources.len(), "source"));
+        }
+    };
     match source {
         Source::Embedded(text) => {
             format!(

@@ -70,6 +70,7 @@ impl Overrides {
         replace(&mut config.seed, self.seed);
         if let Some(path) = &self.data {
             config.data.path = Some(path.clone());
+            config.data.mixture.clear();
         }
         Ok(config)
     }

@@ -25,6 +25,8 @@ pub(crate) struct Facts {
     pub(crate) dir: PathBuf,
     /// Why `training.reproducible = "auto"` became `run`, if it did.
     pub(crate) why_run: Option<String>,
+    /// What the run has of each source of a mixture, in lines.
+    pub(crate) mixture: Vec<String>,
     /// What `training.memory = "auto"` chose and why, in sentences.
     pub(crate) memory: Vec<String>,
 }
@@ -39,6 +41,7 @@ impl Facts {
             device: String::new(),
             dir: PathBuf::new(),
             why_run: None,
+            mixture: Vec::new(),
             memory: Vec::new(),
         }
     }
@@ -50,6 +53,9 @@ impl Facts {
             |name: &str, value: String| writeln!(text, "{name:<11}{value}").unwrap_or_default();
         line("model", self.model(started));
         line("data", self.data(started));
+        self.mixture
+            .iter()
+            .for_each(|share| line("", share.clone()));
         line("grid", grid(&self.config));
         let axes = self
             .config
@@ -218,6 +224,7 @@ mod tests {
             device,
             dir: "runs/a".into(),
             why_run: None,
+            mixture: Vec::new(),
             memory: Vec::new(),
         }
     }

@@ -127,6 +127,7 @@ impl Train {
                 let facts = Facts {
                     data: opened.name.clone(),
                     tokenizer: opened.tokenizer_name(),
+                    mixture: opened.mixture.clone(),
                     device: device.description,
                     why_run,
                     memory,

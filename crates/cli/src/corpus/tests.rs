@@ -14,15 +14,15 @@ fn the_repository_around_is_found_and_written_down() {
     let found = source(&mut config, false, &inner).unwrap();
     assert_eq!(
         found,
-        Source::Directory {
+        Origin::One(Source::Directory {
             path: folder.path().into(),
             extensions: vec!["rs".into()]
-        }
+        })
     );
     assert_eq!(config.data.path.as_deref(), Some(folder.path()));
     assert!(matches!(
         source(&mut crate::testing::config(0), true, &inner),
-        Ok(Source::Embedded(_))
+        Ok(Origin::One(Source::Embedded(_)))
     ));
 }
 
@@ -41,7 +41,10 @@ fn without_one_the_built_in_text_trains_the_default_model() {
 #[test]
 fn a_vocabulary_below_the_tokenizers_is_refused() {
     let mut config = crate::testing::config(100);
-    let refusal = open(&mut config, &Source::Embedded(vec![b'a'; 10_000]));
+    let refusal = open(
+        &mut config,
+        &Origin::One(Source::Embedded(vec![b'a'; 10_000])),
+    );
     let sentence = "model.vocabulary: found 100, needs at least 256, the tokenizer's";
     assert_eq!(refusal.err(), Some(Failure::Usage(sentence.into())));
 }
@@ -87,7 +90,7 @@ fn samples_need_a_model_that_keeps_them_apart() {
     let line = "{\"prompt\": \"a\", \"completion\": \"b\"}\n";
     std::fs::write(&path, line.repeat(20)).unwrap();
     let mut config = crate::testing::config(256);
-    let source = Source::Lines(path.clone());
+    let source = Origin::One(Source::Lines(path.clone()));
     let opened = open(&mut config, &source).unwrap();
     let needed = "(18 samples in 1 row of 128, 28 % filled; to validate 2 samples in 1 row of 128, 3 % filled)";
     assert!(opened.name.ends_with(needed), "{}", opened.name);

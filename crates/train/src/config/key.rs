@@ -5,7 +5,7 @@
 
 use super::{BitsChoice, OrderChoice, OverlapNames};
 use crate::{
-    config::{ActivationPlaces, MemoryMode, OptimiserKind, PlaceKind, Precision},
+    config::{ActivationPlaces, MemoryMode, MixtureEntry, OptimiserKind, PlaceKind, Precision},
     data::{LossOn, OrderMode, TokenType, TokenizerChoice},
     optimiser::RateSchedule,
 };
@@ -82,6 +82,7 @@ values! {
     String => "text",
     PathBuf => "path",
     Vec<String> => "list of texts",
+    Vec<MixtureEntry> => "list of `{ path = PATH, weight = NUMBER }`",
     Vec<usize> => "list of whole numbers",
     Degrees => "axes and degrees, as in `\"x=2,z=4\"`",
     OrderChoice => "`auto`, or all six axes as in `x,y,z,context,pipeline,data`",
@@ -228,6 +229,7 @@ mod tests {
         read::<RateSchedule>();
         read::<OrderMode>();
         read::<TokenType>();
+        read::<Vec<MixtureEntry>>();
         read::<TokenizerChoice>();
         read_word::<CollectiveBackend>();
         read_word::<EpiloguePlacement>();

@@ -26,7 +26,7 @@ pub use parallel::memory::PlaceKind;
 pub(crate) use parse::refusal;
 pub use placement::{ActivationPlaces, PlacementConfig, SegmentPlaces};
 pub use sections::{
-    DataConfig, MemoryMode, OptimiserKind, ParallelConfig, Precision, TrainingConfig,
+    DataConfig, MemoryMode, MixtureEntry, OptimiserKind, ParallelConfig, Precision, TrainingConfig,
 };
 pub use tuning::TuningConfig;
 
@@ -359,7 +359,7 @@ impl Config {
         self.parallel.check()?;
         self.device.check()?;
         self.placement.check()?;
-        check_path("data.path", self.data.path.as_deref())?;
+        self.data.check()?;
         check_path(
             "device.matmul_choices",
             self.device.matmul_choices.as_deref(),

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    data::{LossOn, OrderMode, TokenType, TokenizerChoice},
+    data::{self, LossOn, Mixture, OrderMode, TokenType, TokenizerChoice},
     optimiser::{Adafactor, AdamW, AdamW8bit, Lion, Muon, Optimiser, Rate, RateSchedule, Sgd},
 };
 use grid::Degrees;
@@ -25,20 +25,24 @@ crate::section! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct DataConfig {
-        /// A text file, a folder of text files, a file of token ids, or one of samples, `.jsonl`; absent: the Rust sources around
-        /// this program.
+        /// A text file, a folder of text files, a folder or a file of tokens, or a file of samples, `.jsonl`; absent: the Rust
+        /// sources around this program.
         pub path: Option<PathBuf>,
+        /// Several sources instead of one path, of text or of tokens. Each gives a share of the sequences that is its weight over
+        /// the sum of all; its windows are always drawn by epochs.
+        pub mixture: Vec<MixtureEntry>,
         /// The data to validate on, of the same kind; absent: the end of the other.
         pub validation_path: Option<PathBuf>,
         /// Extensions of the files that are read in a folder.
         pub extensions: Vec<String>,
-        /// How text becomes tokens.
+        /// How text becomes tokens. A folder of tokens brings its own, for which the default stands.
         pub tokenizer: TokenizerChoice,
         /// Element type of a file of token ids; absent: by its extension, `.u16` or `.u32`.
         pub token_type: Option<TokenType>,
         /// Fraction of the data, at its end, that is kept for validation.
         pub validation_fraction: f64,
-        /// How training sequences are drawn: anywhere, or window by window in each epoch. Samples are always drawn by epochs.
+        /// How training sequences are drawn: anywhere, or window by window in each epoch. Samples and mixtures are always
+        /// drawn by epochs.
         pub order: OrderMode,
         /// How the messages of a chat become text: a template in Jinja's language, `.jinja`, or a `tokenizer_config.json`; absent:
         /// the template that lies beside the tokenizer's file.
@@ -52,6 +56,7 @@ impl Default for DataConfig {
     fn default() -> Self {
         DataConfig {
             path: None,
+            mixture: Vec::new(),
             validation_path: None,
             extensions: vec!["rs".into(), "txt".into(), "md".into()],
             tokenizer: TokenizerChoice::Bytes,
@@ -60,6 +65,44 @@ impl Default for DataConfig {
             order: OrderMode::Random,
             chat_template: None,
             loss_on: LossOn::Answers,
+        }
+    }
+}
+
+/// One source of a mixture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MixtureEntry {
+    /// As [`DataConfig::path`].
+    pub path: PathBuf,
+    /// Its share of the sequences, beside the weights of the others.
+    pub weight: f64,
+}
+
+impl DataConfig {
+    /// What is wrong with the paths and weights.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for an empty path, for a path beside a mixture, and for weights that a mixture cannot have.
+    pub fn check(&self) -> Result<()> {
+        check_path("data.path", self.path.as_deref())?;
+        if self.mixture.is_empty() {
+            return Ok(());
+        }
+        if let Some(path) = &self.path {
+            let found = format!("{}, beside data.mixture", path.display());
+            return Err(Error::setting("data.path", found, "one of the two"));
+        }
+        for entry in &self.mixture {
+            check_path("data.mixture", Some(&entry.path))?;
+        }
+        let weights: Vec<f64> = self.mixture.iter().map(|entry| entry.weight).collect();
+        match Mixture::check_weights(&weights) {
+            Ok(()) => Ok(()),
+            Err(data::Error::Bound { found, needed, .. }) => {
+                Err(Error::setting("data.mixture", found, needed))
+            }
+            Err(other) => Err(other.into()),
         }
     }
 }

@@ -60,8 +60,9 @@ pub struct Dataset {
     validation_batches: usize,
 }
 
+/// A run of the tokens of a corpus, for training or for validation.
 #[derive(Debug, Clone)]
-struct Part {
+pub(super) struct Part {
     corpus: Arc<Corpus>,
     range: Range<usize>,
 }
@@ -88,22 +89,8 @@ impl Dataset {
     /// [`Error::Setting`] for a count of 0 or a fraction that cannot be; [`Error::TooShort`] if a part cannot hold one
     /// sequence.
     pub fn split(corpus: Corpus, settings: &Settings) -> Result<Dataset> {
-        check_fraction(settings.validation_fraction)?;
-        let cut =
-            corpus.len() - (corpus.len() as f64 * settings.validation_fraction).round() as usize;
-        let corpus = Arc::new(corpus);
-        let training = Part {
-            range: 0..cut,
-            corpus: corpus.clone(),
-        };
-        Dataset::new(
-            training,
-            Part {
-                range: cut..corpus.len(),
-                corpus,
-            },
-            settings,
-        )
+        let [training, validation] = cut(corpus, settings.validation_fraction)?;
+        Dataset::new(training, validation, settings)
     }
 
     /// Takes two corpora, such as `train.bin` and `val.bin`; ignores the validation fraction.
@@ -111,18 +98,8 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::split`], and [`Error::Setting`] when their vocabularies differ.
     pub fn pair(training: Corpus, validation: Corpus, settings: &Settings) -> Result<Dataset> {
-        if training.vocabulary_size() != validation.vocabulary_size() {
-            let found = format!(
-                "{} and {}",
-                training.vocabulary_size(),
-                validation.vocabulary_size()
-            );
-            return Err(Error::Setting {
-                setting: "vocabulary of training and validation",
-                found,
-                needed: "one tokenizer for both",
-            });
-        }
+        let setting = "vocabulary of training and validation";
+        same_vocabulary(setting, training.vocabulary_size(), &validation)?;
         Dataset::new(Part::whole(training), Part::whole(validation), settings)
     }
 
@@ -212,11 +189,8 @@ impl Dataset {
     ///
     /// Of a file of more than 2^27 tokens the checksum covers its number of tokens and 2^8 stretches of 2^16, evenly spread.
     pub fn fingerprint(&self) -> String {
-        let part = |part: &Part| {
-            let (tokens, checksum) = (part.range.len(), part.corpus.checksum());
-            format!("{tokens} tokens of {checksum:08x}")
-        };
-        format!("{}, {}", part(&self.training), part(&self.validation))
+        let [training, validation] = [&self.training, &self.validation].map(Part::fingerprint);
+        format!("{training}, {validation}")
     }
 
     /// All tokens are below this.
@@ -235,28 +209,105 @@ impl Dataset {
     }
 }
 
+impl Batch {
+    /// An empty batch with room for sequences.
+    pub(super) fn of(sequences: usize, context: usize) -> Batch {
+        let room = || Vec::with_capacity(sequences * context);
+        Batch {
+            inputs: room(),
+            targets: room(),
+        }
+    }
+}
+
 impl Part {
-    fn whole(corpus: Corpus) -> Part {
+    pub(super) fn whole(corpus: Corpus) -> Part {
         Part {
             range: 0..corpus.len(),
             corpus: Arc::new(corpus),
         }
     }
 
+    /// Where its tokens come from.
+    pub(super) fn name(&self) -> &str {
+        self.corpus.name()
+    }
+
+    /// Its number of tokens.
+    pub(super) fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Its number of tokens and the checksum of its corpus.
+    pub(super) fn fingerprint(&self) -> String {
+        let (tokens, checksum) = (self.range.len(), self.corpus.checksum());
+        format!("{tokens} tokens of {checksum:08x}")
+    }
+
+    /// That it holds a sequence; `training` is the part for training of the same corpus, perhaps itself.
+    pub(super) fn check_length(&self, training: &Part, context: usize) -> Result<()> {
+        let needed = context.saturating_add(1);
+        if self.len() >= needed {
+            return Ok(());
+        }
+        let found = self.corpus.len();
+        Err(Error::TooShort {
+            name: self.name().to_owned(),
+            found,
+            training: training.len(),
+            validation: found - training.len(),
+            needed,
+        })
+    }
+
     /// The sequences that begin at `starts`.
     fn batch(&self, context: usize, starts: impl ExactSizeIterator<Item = usize>) -> Result<Batch> {
-        let room = || Vec::with_capacity(starts.len() * context);
-        let (mut inputs, mut targets) = (room(), room());
-        let mut tokens = Vec::with_capacity(context + 1);
+        let mut batch = Batch::of(starts.len(), context);
         for start in starts {
-            let first = self.range.start + start;
-            tokens.clear();
-            self.corpus
-                .extend_into(first..first + context + 1, &mut tokens)?;
-            inputs.extend_from_slice(&tokens[..context]);
-            targets.extend_from_slice(&tokens[1..]);
+            self.extend_batch(start, context, &mut batch)?;
         }
-        Ok(Batch { inputs, targets })
+        Ok(batch)
+    }
+
+    /// Appends the sequence that begins at `start`.
+    pub(super) fn extend_batch(
+        &self,
+        start: usize,
+        context: usize,
+        batch: &mut Batch,
+    ) -> Result<()> {
+        let first = self.range.start + start;
+        let before = batch.inputs.len();
+        self.corpus
+            .extend_into(first..first + context + 1, &mut batch.inputs)?;
+        // Targets are the inputs, one token on.
+        batch.targets.extend_from_slice(&batch.inputs[before + 1..]);
+        batch.inputs.pop();
+        Ok(())
+    }
+}
+
+/// Cuts a corpus by position: the first part trains, the rest validates.
+pub(super) fn cut(corpus: Corpus, validation_fraction: f64) -> Result<[Part; 2]> {
+    check_fraction(validation_fraction)?;
+    let cut = corpus.len() - (corpus.len() as f64 * validation_fraction).round() as usize;
+    let ranges = [0..cut, cut..corpus.len()];
+    let corpus = Arc::new(corpus);
+    Ok(ranges.map(|range| Part {
+        corpus: corpus.clone(),
+        range,
+    }))
+}
+
+/// That a corpus has tokens of a vocabulary of this size.
+pub(super) fn same_vocabulary(setting: &'static str, needed: usize, corpus: &Corpus) -> Result<()> {
+    match corpus.vocabulary_size() {
+        found if found == needed => Ok(()),
+        found => Err(Error::Setting {
+            setting,
+            found: format!("{needed} and {found}"),
+            needed: "one tokenizer for both",
+        }),
     }
 }
 

@@ -8,13 +8,16 @@
 //! Nothing here knows of ranks or grids: a rank requests its range of the global batch and receives the same
 //! sequences whatever the grid, so a run may be resumed on another grid.
 //!
-//! Not done yet: reading ahead on another thread, mixing several sources by weight.
+//! [`TokenFolder`] is a corpus in shards, which [`tokenize`] makes; [`Mixture`] draws from several corpora by weight.
+//!
+//! Not done yet: reading ahead on another thread.
 
 mod batches;
 mod corpus;
 mod dataset;
 mod error;
 mod folder;
+mod mixture;
 mod order;
 mod permutation;
 mod random;
@@ -29,6 +32,7 @@ pub use corpus::Corpus;
 pub use dataset::{Batch, Dataset, Settings};
 pub use error::{Error, Result};
 pub use folder::{FinishedShards, FolderWriter, Index, Shard, TokenFolder};
+pub use mixture::{Mixture, MixtureShare};
 pub use order::{Order, OrderMode, validation_start};
 pub use permutation::Permutation;
 pub use run_data::{ReadOptions, RunData};

@@ -68,8 +68,15 @@ impl Order {
                 self.length - self.context,
                 &[self.seed, RANDOM_KEY, step, index as u64],
             ),
-            OrderMode::Epoch => self.window(step, index) * self.context,
+            OrderMode::Epoch => {
+                self.start_of(u128::from(step) * self.global_batch as u128 + index as u128)
+            }
         }
+    }
+
+    /// As [`start`](Order::start) in epoch mode, for a place counted through all steps.
+    pub(super) fn start_of(&self, place: u128) -> usize {
+        self.window(place) * self.context
     }
 
     /// Number of adjacent windows in the training part; the last needs one more token for its last target.
@@ -96,8 +103,7 @@ impl Order {
     }
 
     /// The window at that position in epoch mode.
-    fn window(&self, step: u64, index: usize) -> usize {
-        let place = u128::from(step) * self.global_batch as u128 + index as u128;
+    fn window(&self, place: u128) -> usize {
         let windows = self.num_windows() as u128;
         let (epoch, within) = ((place / windows) as u64, (place % windows) as usize);
         Permutation::new(

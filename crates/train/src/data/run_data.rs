@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{
-    ChatTemplate, Content, Corpus, Dataset, LossOn, Packed, Result, Samples, Settings, Source,
-    Tokenizer, TokenizerChoice,
+    ChatTemplate, Content, Corpus, Dataset, LossOn, Mixture, Packed, Result, Samples, Settings,
+    Source, Tokenizer, TokenizerChoice,
 };
 use crate::batches::Batches;
 
@@ -23,7 +23,7 @@ pub struct ReadOptions {
 /// The data of a run.
 #[derive(Clone)]
 pub struct RunData {
-    /// The batches: a [`Dataset`], or [`Samples`].
+    /// The batches: a [`Dataset`], a [`Mixture`], or [`Samples`].
     pub batches: Arc<dyn Batches>,
     /// How text becomes tokens.
     pub tokenizer: Tokenizer,
@@ -31,6 +31,8 @@ pub struct RunData {
     pub num_tokens: [usize; 2],
     /// What became of samples for training and for validation.
     pub packed: Option<[Packed; 2]>,
+    /// The mixture, if the data is one.
+    pub mixture: Option<Arc<Mixture>>,
 }
 
 impl RunData {
@@ -60,6 +62,7 @@ impl RunData {
                 tokenizer,
                 num_tokens: packed.map(|part| part.counted),
                 packed: Some(packed),
+                mixture: None,
             });
         }
         let corpus = Corpus::new(content, &tokenizer)?;
@@ -72,6 +75,47 @@ impl RunData {
             batches: Arc::new(data),
             tokenizer,
             packed: None,
+            mixture: None,
+        })
+    }
+
+    /// Reads several sources and mixes them by weight; without a source for validation, the last part of each is kept for it.
+    ///
+    /// All have one tokenizer: that of the first token folder among them, which may be left out of the options.
+    ///
+    /// # Errors
+    /// As [`RunData::new`] and [`Mixture::new`]; [`Error::Setting`](super::Error::Setting) for samples, and for a tokenizer that depends on the text.
+    pub fn mixture(
+        sources: &[(Source, f64)],
+        validation: Option<&Source>,
+        options: &ReadOptions,
+        settings: &Settings,
+    ) -> Result<RunData> {
+        let weights: Vec<f64> = sources.iter().map(|(_, weight)| *weight).collect();
+        Mixture::check_weights(&weights)?;
+        let contents = sources.iter().map(|(source, _)| source.read());
+        let contents = contents.collect::<Result<Vec<Content>>>()?;
+        let folder = contents
+            .iter()
+            .find(|content| matches!(content, Content::Folder(_)));
+        let tokenizer = match folder {
+            Some(folder) => options.tokenizer.build(folder)?,
+            None => options.tokenizer.read()?,
+        };
+        let corpora = contents.into_iter().zip(weights);
+        let corpora = corpora
+            .map(|(content, weight)| Ok((Corpus::new(content, &tokenizer)?, weight)))
+            .collect::<Result<Vec<_>>>()?;
+        let validation = validation
+            .map(|source| Corpus::new(source.read()?, &tokenizer))
+            .transpose()?;
+        let mixture = Arc::new(Mixture::new(corpora, validation, settings)?);
+        Ok(RunData {
+            batches: mixture.clone(),
+            tokenizer,
+            num_tokens: mixture.num_tokens(),
+            packed: None,
+            mixture: Some(mixture),
         })
     }
 }

@@ -23,8 +23,9 @@ use tensor::Device;
 
 /// Keys outside of [`FREE_TABLES`] that decide neither a loss nor a weight where sums are reproducible on any grid. The content
 /// of the data is compared by its fingerprint.
-pub const IDLE_KEYS: [&str; 20] = [
+pub const IDLE_KEYS: [&str; 21] = [
     "data.path",
+    "data.mixture",
     "data.extensions",
     "data.token_type",
     "training.micro_batches",

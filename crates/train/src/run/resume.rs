@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 pub const FREE_TABLES: [&str; 3] = ["parallel", "device", "placement"];
 
 /// Other keys that a resumed run may change. The data may move: its content is compared.
-pub const FREE_KEYS: [&str; 33] = [
+pub const FREE_KEYS: [&str; 34] = [
     "data.path",
+    "data.mixture",
     "data.validation_path",
     "data.chat_template",
     "data.extensions",

@@ -171,6 +171,9 @@ impl Run {
     }
 
     pub(super) fn data_name(&self) -> String {
+        if !self.config.data.mixture.is_empty() {
+            return format!("a mixture of {}", self.config.data.mixture.len());
+        }
         let path = self.config.data.path.as_deref();
         path.and_then(Path::file_name)
             .map_or("the Rust sources here".into(), |name| {

@@ -6,8 +6,9 @@ use bootstrap::World;
 use serde_json::{Value, json};
 
 /// Keys of which each rank may have its own value: where the data lies, and how a rank computes.
-const OWN_KEYS: [&str; 4] = [
+const OWN_KEYS: [&str; 5] = [
     "data.path",
+    "data.mixture",
     "parallel.threads",
     "device.matmul_choices",
     "placement.folder",

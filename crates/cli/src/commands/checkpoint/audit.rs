@@ -140,6 +140,7 @@ fn execute(driver: Driver, mut run: Run, opened: Opened, steps: u64) -> Outcome<
     let facts = Facts {
         tokenizer: opened.tokenizer_name(),
         data: opened.name,
+        mixture: opened.mixture,
         device: device.description,
         dir: run.dir.clone(),
         ..Facts::new(&run.config)

@@ -1,0 +1,203 @@
+//! A mixture of token folders: every number of ranks reads the same rows, and a run that is resumed within an epoch goes on with
+//! the bits of the whole run.
+
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+use testkit::{config_of_bytes, edit_gpt, new_run, ranks};
+use train::{
+    Config, Error, Observer, Stop,
+    batches::{Batches, Rows},
+    data::{FolderWriter, ReadOptions, RunData, Settings, Source, Tokenizer},
+    metrics::{self, Record},
+    run::{Resume, Run, run},
+};
+
+const CONTEXT: usize = 16;
+const BATCH: usize = 24;
+
+struct Silent;
+
+impl Observer for Silent {}
+
+/// A folder of text, as bytes.
+fn folder(parent: &Path, name: &str, text: &str) -> PathBuf {
+    let path = parent.join(name);
+    let mut writer = FolderWriter::create(&path, &Tokenizer::bytes(), None, 333).unwrap();
+    let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
+    writer.push(&tokens).unwrap();
+    writer.end_document();
+    writer.finish().unwrap().publish().unwrap();
+    path
+}
+
+fn config(grid: &str) -> Config {
+    let mut config = config_of_bytes(grid.parse().unwrap());
+    edit_gpt(&mut config, |model| model.context = CONTEXT);
+    let training = &mut config.training;
+    (training.batch, training.micro_batches) = (BATCH, 1);
+    (training.steps, training.checkpoint_every) = (6, 1);
+    (training.keep_checkpoints, training.validate_every) = (9, 2);
+    training.validation_batches = 2;
+    config
+}
+
+/// Three sources of 20 to 90 windows: 6 steps are several epochs of the first, and less than one of the last.
+fn mixture(parent: &Path, weights: [f64; 3]) -> Arc<dyn Batches> {
+    let texts = [
+        "to be or not to be ",
+        "a quick brown fox jumps ",
+        "0123456789 ",
+    ];
+    let sizes = [20, 50, 90];
+    let sources: Vec<(Source, f64)> = (0..3)
+        .map(|index| {
+            let length = sizes[index] * CONTEXT;
+            let text: String = texts[index].chars().cycle().take(length).collect();
+            let path = parent.join(index.to_string());
+            if !path.exists() {
+                folder(parent, &index.to_string(), &text);
+            }
+            (Source::detect(&path, &[], None).unwrap(), weights[index])
+        })
+        .collect();
+    let settings = Settings {
+        context: CONTEXT,
+        global_batch: BATCH,
+        validation_batches: 2,
+        seed: 3,
+        ..Settings::default()
+    };
+    RunData::mixture(&sources, None, &ReadOptions::default(), &settings)
+        .unwrap()
+        .batches
+}
+
+/// Batches that note which rows were asked for, and what they held.
+struct Noted {
+    inner: Arc<dyn Batches>,
+    rows: Mutex<BTreeMap<(u64, usize), Vec<u32>>>,
+}
+
+impl Batches for Noted {
+    fn training(&self, step: u64, rows: Range<usize>) -> train::Result<Rows> {
+        let found = self.inner.training(step, rows.clone())?;
+        for row in rows {
+            let own = self.inner.training(step, row..row + 1)?;
+            let train::batches::Values::Ids(tokens) = own.column("inputs").unwrap().clone() else {
+                panic!("tokens are u32")
+            };
+            let before = self
+                .rows
+                .lock()
+                .unwrap()
+                .insert((step, row), tokens.clone());
+            assert!(before.is_none_or(|before| before == tokens));
+        }
+        Ok(found)
+    }
+
+    fn validation(&self, index: usize, rows: Range<usize>) -> train::Result<Rows> {
+        self.inner.validation(index, rows)
+    }
+
+    fn num_validation_batches(&self) -> usize {
+        self.inner.num_validation_batches()
+    }
+
+    fn fingerprint(&self) -> Option<String> {
+        self.inner.fingerprint()
+    }
+}
+
+fn ran(this: &Run) -> Result<(), Error> {
+    let _lock = this.prepare()?;
+    let (num_ranks, this) = (this.config.grid()?.world_size(), this.clone());
+    let ended = ranks(num_ranks, move |world, device| {
+        Ok(run(&world, &device, &this, &Silent, &Stop::default()).map(drop))
+    });
+    ended.into_iter().collect()
+}
+
+fn losses(dir: &Path) -> Vec<(f64, Option<f64>)> {
+    let records = metrics::read::<Record>(&dir.join("metrics.jsonl")).unwrap();
+    records
+        .iter()
+        .map(|record| (record.loss, record.val_loss))
+        .collect()
+}
+
+fn digest(dir: &Path) -> String {
+    let reader = train::checkpoint::Reader::open(dir).unwrap();
+    let scalars = train::trainer::scalars(&reader).unwrap();
+    let digest = train::checkpoint::digest(&reader, &scalars).unwrap();
+    format!("{} {}", reader.step(), digest.digest)
+}
+
+#[test]
+fn every_number_of_ranks_reads_the_same_rows_and_has_the_same_losses() {
+    let place = tempfile::tempdir().unwrap();
+    let mut expected = None;
+    for grid in [
+        "data=1",
+        "data=2",
+        "data=3",
+        "z=3",
+        "data=8",
+        "x=2,z=2,data=2",
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let noted = Arc::new(Noted {
+            inner: mixture(place.path(), [1.0, 2.0, 0.5]),
+            rows: Mutex::default(),
+        });
+        ran(&new_run(config(grid), noted.clone(), dir.path())).unwrap();
+        let (rows, losses) = (noted.rows.lock().unwrap().clone(), losses(dir.path()));
+        assert_eq!(rows.len(), 6 * BATCH, "{grid}");
+        let (first_rows, first_losses) = expected.get_or_insert((rows.clone(), losses.clone()));
+        assert!(rows == *first_rows, "{grid}");
+        for (found, needed) in losses.iter().zip(first_losses) {
+            // Sums of f32 in other orders.
+            let near = |found: f64, needed: f64| (found - needed).abs() < 1e-4;
+            assert!(
+                near(found.0, needed.0),
+                "{grid}: {found:?}, needs {needed:?}"
+            );
+            assert_eq!(found.1.is_some(), needed.1.is_some());
+            assert!(
+                near(found.1.unwrap_or(0.0), needed.1.unwrap_or(0.0)),
+                "{grid}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_run_resumed_within_an_epoch_has_the_bits_of_the_whole_run() {
+    let place = tempfile::tempdir().unwrap();
+    let data = || mixture(place.path(), [1.0, 2.0, 0.5]);
+    for grid in ["data=1", "data=2"] {
+        let [whole, resumed] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let mut this = new_run(config(grid), data(), whole.path());
+        ran(&this).unwrap();
+        this.dir = resumed.path().to_owned();
+        this.resume = Some(Resume {
+            checkpoint: whole.path().join("checkpoints/step-00000003"),
+            any_change: false,
+        });
+        ran(&this).unwrap();
+        assert_eq!(digest(resumed.path()), digest(whole.path()), "{grid}");
+        assert_eq!(
+            losses(resumed.path())[..],
+            losses(whole.path())[3..],
+            "{grid}"
+        );
+        // Other weights are other data, wherever it lies.
+        this.data = mixture(place.path(), [1.0, 2.0, 0.6]);
+        let refused = ran(&this).unwrap_err().to_string();
+        assert!(refused.contains("mixture of "), "{refused}");
+    }
+}
