@@ -49,7 +49,7 @@ fn texts_become_a_folder_that_trains_in_a_mixture() {
     for needed in [
         "8,241 tokens (u16) of 3 documents, 8.0 KiB of text, in 2 shards; tokenizer bytes; ",
         "left out: 2 duplicates\n",
-        "hashes to find duplicates took 68 B of memory\n",
+        "hashes to find duplicates took 136 B of memory\n",
         "read back: checksums of all shards, and 2 samples, of which all decode to their text\n",
     ] {
         assert!(stderr.contains(needed), "{stderr}, needs {needed}");
@@ -92,6 +92,7 @@ fn wrong_use_is_refused_in_a_sentence() {
         ("a.txt", "a text"),
         ("out/x", ""),
         ("b.jsonl", "{\"body\": 1}"),
+        ("c.jsonl", "{\"text\": \"a\"}"),
     ]);
     let cases = [
         (
@@ -105,9 +106,9 @@ fn wrong_use_is_refused_in_a_sentence() {
             "data: none does not exist",
         ),
         (
-            "data tokenize c.txt --out new",
+            "data tokenize gone.txt --out new",
             1,
-            "data: c.txt does not exist",
+            "data: gone.txt does not exist",
         ),
         (
             "data tokenize b.jsonl --out new",
@@ -177,7 +178,7 @@ fn wrong_use_is_refused_in_a_sentence() {
             "data.path: found a.txt, beside data.mixture, needs one of the two",
         ),
         (
-            "train --set data.mixture=[{path=\"b.jsonl\",weight=1}]",
+            "train --set data.mixture=[{path=\"c.jsonl\",weight=1}]",
             1,
             "samples, needs text or tokens",
         ),

@@ -41,17 +41,17 @@ pub(crate) struct Tokenize {
     /// Extensions of the files that are read in a folder, with or without .zst behind them
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values = ["txt", "md", "jsonl", "parquet"])]
     extensions: Vec<String>,
-    /// What follows each document: auto is the tokenizer's end of text, or a line end if it has none; none; or the number of a
-    /// token
+    /// What follows each document: `auto` (the tokenizer's end of text, or a line end if it has none), `none`, or the number of
+    /// a token
     #[arg(long, value_name = "auto|none|ID", default_value = "auto", value_parser = document_end)]
     document_end: DocumentEnd,
     /// Each line of a text file is a document
     #[arg(long)]
     split_lines: bool,
-    /// Keep documents that were read before, and no hashes in memory to find them
+    /// Keep documents that were read before; no hashes are then held in memory
     #[arg(long)]
     keep_duplicates: bool,
-    /// Cut a long document where its tokens change, if there is no other place
+    /// Cut a long document even where its tokens then differ from those of the whole
     #[arg(long)]
     allow_cuts: bool,
     /// Threads that encode; defaults to one for each core

@@ -13,7 +13,7 @@ use super::duplicates::{DocumentHash, Seen};
 use super::pieces::Cutter;
 use super::{Piece, TokenizeInput, TokenizeOptions, TokenizeReport};
 use crate::Stop;
-use crate::data::tokenizer::PIECE_BYTES;
+use crate::data::tokenizer::{PIECE_BYTES, PieceEncoder};
 use crate::data::{Result, Tokenizer};
 
 /// The most pieces of a batch; a batch of short ones ends at [`PIECE_BYTES`].
@@ -59,8 +59,9 @@ pub(super) fn run(
         for _ in 0..threads {
             let batches = batches.clone();
             scope.spawn(move || {
+                let mut encoder = reading.tokenizer.encoder();
                 while let Some(batch) = next(&batches) {
-                    let answer = encode(reading.tokenizer, ending, batch.pieces);
+                    let answer = encode(&mut encoder, ending, batch.pieces);
                     // Nobody waits for it after a failure.
                     batch.answer.send(answer).ok();
                 }
@@ -87,9 +88,9 @@ fn next(batches: &Mutex<Receiver<Batch>>) -> Option<Batch> {
     batches.recv().ok()
 }
 
-fn encode(tokenizer: &Tokenizer, ending: &[u32], pieces: Vec<Piece>) -> Answer {
+fn encode(encoder: &mut PieceEncoder<'_>, ending: &[u32], pieces: Vec<Piece>) -> Answer {
     let encode = |piece: Piece| {
-        let mut tokens = tokenizer.encode_piece(&piece.text)?;
+        let mut tokens = encoder.encode(&piece.text)?;
         if piece.ends_document {
             tokens.extend_from_slice(ending);
         }

@@ -112,6 +112,21 @@ fn gpt2_like(prefix: bool) -> Tokenizer {
     Tokenizer::json("small.json", &json.to_string()).unwrap()
 }
 
+#[cfg(feature = "tokenizers")]
+proptest::proptest! {
+    #[test]
+    fn the_fast_encoder_has_the_tokens_of_the_library(
+        text in "([a-z]{1,3}| {1,3}|'(s|t|re|ve|m|ll|d|x)|[0-9]{1,3}|\\PC|[\\n\\t\u{a0}\u{3000}]{1,2}|\u{bd}|\u{301}|<\\|endoftext\\|>|'|!){0,40}",
+    ) {
+        let tokenizer = gpt2_like(false);
+        let mut encoder = tokenizer.encoder();
+        for text in [text.clone(), text.to_uppercase(), text] {
+            let needed = tokenizer.encode_piece(&text).unwrap();
+            proptest::prop_assert_eq!(encoder.encode(&text).unwrap(), needed, "{}", text);
+        }
+    }
+}
+
 #[test]
 fn every_format_gives_the_same_documents_in_order() {
     let lines =

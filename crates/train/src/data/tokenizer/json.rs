@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{
     MarkedTokens,
     cut::{PIECE_BYTES, cut_at_lines},
+    fast::FastEncoder,
 };
 use crate::data::{Error, Result};
 
@@ -85,6 +86,14 @@ impl JsonTokenizer {
         Ok(encoded.get_ids().to_vec())
     }
 
+    /// An encoder for one thread.
+    pub(super) fn encoder(&self) -> JsonEncoder<'_> {
+        JsonEncoder {
+            tokenizer: self,
+            fast: FastEncoder::new(&self.tokenizer),
+        }
+    }
+
     // The text in parts of at most `limit` bytes, which have its tokens wherever a border can be found that lets them.
     fn pieces<'t>(&self, text: &'t str, limit: usize) -> Result<Vec<&'t str>> {
         let (mut pieces, mut rest) = (Vec::new(), text);
@@ -125,6 +134,23 @@ impl JsonTokenizer {
         self.tokenizer
             .decode(tokens, false)
             .unwrap_or_else(|_| char::REPLACEMENT_CHARACTER.to_string())
+    }
+}
+
+/// As [`JsonTokenizer::encode_piece`], with what one thread has learnt of earlier texts.
+pub(in crate::data) struct JsonEncoder<'t> {
+    tokenizer: &'t JsonTokenizer,
+    fast: Option<FastEncoder<'t>>,
+}
+
+impl JsonEncoder<'_> {
+    pub(in crate::data) fn encode(&mut self, text: &str) -> Result<Vec<u32>> {
+        let fast = self.fast.as_mut().map(|fast| fast.encode(text));
+        match fast.transpose() {
+            Ok(Some(Some(tokens))) => Ok(tokens),
+            Ok(_) => self.tokenizer.encode_piece(text),
+            Err(error) => Err(fault(&self.tokenizer.name, &error)),
+        }
     }
 }
 

@@ -4,6 +4,8 @@ mod characters;
 mod chat;
 mod choice;
 mod cut;
+#[cfg(feature = "tokenizers")]
+mod fast;
 mod fingerprint;
 mod ids;
 #[cfg(feature = "tokenizers")]
@@ -21,7 +23,7 @@ pub use chat::ChatTemplate;
 pub(super) use chat::Renderer;
 pub use choice::TokenizerChoice;
 pub(super) use cut::{Cut, NEIGHBOURHOOD, PIECE_BYTES};
-use json::JsonTokenizer;
+use json::{JsonEncoder, JsonTokenizer};
 use saved::Saved;
 
 /// The longest tokenizer file.
@@ -109,6 +111,14 @@ impl Tokenizer {
         match &self.kind {
             TokenizerKind::Json(json) => json.encode_piece(text),
             _ => self.encode(text),
+        }
+    }
+
+    /// An encoder for texts that are not to be cut, for one thread.
+    pub(super) fn encoder(&self) -> PieceEncoder<'_> {
+        match &self.kind {
+            TokenizerKind::Json(json) => PieceEncoder::Json(Box::new(json.encoder())),
+            _ => PieceEncoder::Own(self),
         }
     }
 
@@ -226,6 +236,25 @@ impl Tokenizer {
 impl From<TokenizerKind> for Tokenizer {
     fn from(kind: TokenizerKind) -> Tokenizer {
         Tokenizer { kind, chat: None }
+    }
+}
+
+/// As [`Tokenizer::encode_piece`], with what one thread has learnt of earlier texts.
+pub(super) enum PieceEncoder<'t> {
+    Json(Box<JsonEncoder<'t>>),
+    Own(&'t Tokenizer),
+}
+
+impl PieceEncoder<'_> {
+    /// The tokens of a text.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub(super) fn encode(&mut self, text: &str) -> Result<Vec<u32>> {
+        match self {
+            PieceEncoder::Json(json) => json.encode(text),
+            PieceEncoder::Own(tokenizer) => tokenizer.encode(text),
+        }
     }
 }
 

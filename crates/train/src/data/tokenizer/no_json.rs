@@ -39,6 +39,10 @@ impl JsonTokenizer {
         match self.never {}
     }
 
+    pub(super) fn encoder(&self) -> JsonEncoder<'_> {
+        match self.never {}
+    }
+
     pub(super) fn encode_pieces(
         &self,
         _texts: &[Vec<(String, bool)>],
@@ -48,6 +52,15 @@ impl JsonTokenizer {
 
     pub(super) fn decode(&self, _tokens: &[u32]) -> String {
         match self.never {}
+    }
+}
+
+/// No value of this type exists either.
+pub(in crate::data) struct JsonEncoder<'t>(&'t JsonTokenizer);
+
+impl JsonEncoder<'_> {
+    pub(in crate::data) fn encode(&mut self, _text: &str) -> Result<Vec<u32>> {
+        match self.0.never {}
     }
 }
 
