@@ -4,12 +4,13 @@ use grid::{AxisOrder, Degrees, IndexBox, machine::Machine};
 use parallel::{ContextAttention, pipeline::ScheduleKind};
 use std::{fmt::Display, fs, path::Path, str::FromStr};
 use train::{
-    Config,
+    Config, Stop,
     batches::Batches,
     checkpoint::{PlainFile, Reader},
     data::{
-        Chat, ChatTemplate, Content, LossOn, Samples, Settings, Source, TokenType, Tokenizer,
-        TokenizerChoice,
+        Chat, ChatTemplate, Content, Corpus, FinishedShards, FolderWriter, LossOn, Samples,
+        Settings, Source, TokenType, TokenizeInput, TokenizeOptions, TokenizeProgress, Tokenizer,
+        TokenizerChoice, tokenize,
     },
     foreign::ForeignModel,
     metrics::{self, Record},
@@ -29,8 +30,9 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
 #[allow(dead_code, reason = "each program of the fuzzer runs one")]
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 18] = [
     ("checkpoint", checkpoint),
+    ("compressed", compressed),
     ("config", config),
     ("foreign", foreign),
     ("index", index),
@@ -43,6 +45,7 @@ pub const TARGETS: [Target; 16] = [
     ("tape", tape),
     ("template", template),
     ("text", text),
+    ("token_index", token_index),
     ("tokenizer", tokenizer),
     ("tokens", tokens),
     ("words", words),
@@ -268,6 +271,44 @@ pub fn tokens(bytes: &[u8]) {
                 assert_eq!(all.len(), tokens.len());
             }
         }
+    });
+}
+
+/// The index of a token folder, beside its shards and its tokenizer.
+pub fn token_index(bytes: &[u8]) {
+    with_folder(|folder| {
+        let path = folder.join("folder");
+        let mut writer =
+            FolderWriter::create(&path, &Tokenizer::bytes(), None, 4).expect("a folder");
+        writer.push(&[0, 1, 2, 3, 4, 5]).expect("its tokens");
+        writer
+            .finish()
+            .and_then(FinishedShards::publish)
+            .expect("its index");
+        fs::write(path.join("token-index.json"), bytes).expect("the input's file");
+        let source = Source::TokenFolder(path.clone());
+        // What is opened is whole.
+        let Ok(content) = source.read() else { return };
+        let corpus = Corpus::new(content, &Tokenizer::bytes()).expect("tokens of its tokenizer");
+        let mut all = Vec::new();
+        corpus
+            .extend_into(0..corpus.len(), &mut all)
+            .expect("all tokens");
+        assert!(all.iter().all(|token| *token < 6), "{all:?}");
+    });
+}
+
+/// JSON lines, compressed, to be tokenised.
+pub fn compressed(bytes: &[u8]) {
+    with_folder(|folder| {
+        let input = folder.join("input.jsonl.zst");
+        fs::write(&input, bytes).expect("the input's file");
+        let inputs = TokenizeInput::find(&[input], &[]).expect("the input");
+        let (stop, options) = (Stop::default(), TokenizeOptions::default());
+        let watch: (&Stop, TokenizeProgress<'_>) = (&stop, &|_, _| ());
+        let out = folder.join("out");
+        let made = tokenize(&inputs, &Tokenizer::bytes(), &out, &options, watch);
+        assert_eq!(made.is_ok(), out.exists());
     });
 }
 
