@@ -67,8 +67,8 @@ fn texts_become_a_folder_that_trains_in_a_mixture() {
     assert_eq!(status, 0, "{stderr}");
     for needed in [
         "data       mixture of 2 sources: 14,797 tokens to train on, 1,644 to validate, tokenizer bytes\n",
-        "75.0 % ",
-        "/tokens: 7,417 tokens, 0.0130 epochs\n",
+        "75 % ",
+        "/tokens: 7,417 tokens, 0.013 epochs\n",
         "/poem: 7,380 tokens, 0.00434 epochs\n",
     ] {
         assert!(stderr.contains(needed), "{stderr}, needs {needed}");

@@ -33,8 +33,7 @@ impl Place {
     fn made(&self, names: &[&str], tokenizer: &Tokenizer, options: &TokenizeOptions) -> Made {
         let target = self.0.path().join("out");
         fs::remove_dir_all(&target).ok();
-        let watch = (&Stop::default(), &|_, _| () as _);
-        let watch: (&Stop, TokenizeProgress<'_>) = (watch.0, watch.1);
+        let watch: (&Stop, TokenizeProgress<'_>) = (&Stop::default(), &|_, _| ());
         tokenize(&self.inputs(names)?, tokenizer, &target, options, watch)
     }
 

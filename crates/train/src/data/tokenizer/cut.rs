@@ -36,7 +36,7 @@ impl Tokenizer {
             }
             TokenizerKind::Ids { .. } => Ok(cut_at_space(text, limit)),
             TokenizerKind::Bytes | TokenizerKind::Characters(_) => Ok(Cut {
-                at: text.floor_char_boundary(limit),
+                at: floor(text, limit),
                 is_exact: true,
             }),
         }
@@ -57,8 +57,8 @@ pub(super) fn cut_at_lines(
             .map(|(at, _)| at + 1)
     };
     for at in line_ends().take(MOST_TRIES) {
-        let before = &text[text.ceil_char_boundary(at.saturating_sub(NEIGHBOURHOOD))..at];
-        let behind = &text[at..text.floor_char_boundary(at + NEIGHBOURHOOD)];
+        let before = &text[ceil(text, at.saturating_sub(NEIGHBOURHOOD))..at];
+        let behind = &text[at..floor(text, at + NEIGHBOURHOOD)];
         let mut parts = encode(before)?;
         parts.extend(encode(behind)?);
         if parts == encode(&[before, behind].concat())? {
@@ -66,11 +66,21 @@ pub(super) fn cut_at_lines(
         }
     }
     Ok(Cut {
-        at: line_ends()
-            .next()
-            .unwrap_or_else(|| text.floor_char_boundary(limit)),
+        at: line_ends().next().unwrap_or_else(|| floor(text, limit)),
         is_exact: false,
     })
+}
+
+// The last position up to `at` that does not split a character, and the first from there on.
+fn floor(text: &str, at: usize) -> usize {
+    let positions = (0..=at.min(text.len())).rev();
+    let mut whole = positions.filter(|position| text.is_char_boundary(*position));
+    whole.next().unwrap_or(0)
+}
+
+fn ceil(text: &str, at: usize) -> usize {
+    let mut whole = (at..text.len()).filter(|position| text.is_char_boundary(*position));
+    whole.next().unwrap_or(text.len())
 }
 
 // Numbers are cut between two of them.
@@ -79,7 +89,7 @@ fn cut_at_space(text: &str, limit: usize) -> Cut {
         .iter()
         .rposition(u8::is_ascii_whitespace);
     Cut {
-        at: space.map_or_else(|| text.floor_char_boundary(limit), |space| space + 1),
+        at: space.map_or_else(|| floor(text, limit), |space| space + 1),
         is_exact: space.is_some(),
     }
 }
