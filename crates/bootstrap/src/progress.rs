@@ -2,11 +2,8 @@
 
 use crate::ranks::named;
 use hal::lock;
-use std::{
-    fmt,
-    sync::Mutex,
-    time::{Duration, Instant},
-};
+use hal::sync::{Mutex, time::Instant};
+use std::{fmt, time::Duration};
 
 /// What one rank last reported about its work, and how long ago.
 #[derive(Clone, Debug, PartialEq, Eq)]

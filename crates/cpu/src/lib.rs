@@ -31,6 +31,11 @@ mod lanes;
 mod machine;
 mod matmul;
 mod memory;
+#[cfg(not(fascicle_simulated))]
+mod patience;
+// A thread that spins while others wait for its turn gains nothing.
+#[cfg(fascicle_simulated)]
+#[path = "../../interleavings/src/patience.rs"]
 mod patience;
 mod pool;
 mod stream;

@@ -2,11 +2,12 @@
 //! of a killed process.
 
 use crate::machine;
+use hal::sync::Mutex;
 use hal::{DeviceId, Error, Memory, RawBuffer, Result, lock};
 use std::alloc::Layout;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
 
 const ALIGN: usize = 64;
 const HUGE_PAGE: usize = 2 << 20;

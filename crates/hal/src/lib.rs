@@ -38,6 +38,10 @@ pub mod settings;
 pub mod stopwatch;
 pub mod stream;
 pub mod sums;
+#[cfg(not(fascicle_simulated))]
+pub mod sync;
+#[cfg(fascicle_simulated)]
+#[path = "../../simulation/src/sync/mod.rs"]
 pub mod sync;
 pub mod transport;
 

@@ -6,13 +6,13 @@
 //! was killed, is complete up to there.
 
 use crate::Error;
+use hal::sync::Mutex;
 use serde_json::Value;
 use std::{
     collections::VecDeque,
     fs::File,
     io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
-    sync::Mutex,
 };
 
 const MAGIC: &[u8; 8] = b"fasctap1";

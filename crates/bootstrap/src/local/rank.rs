@@ -5,10 +5,8 @@ use super::{Options, StandIns, panics};
 use crate::failure::FailureKind;
 use crate::progress::{LastSeen, Progress};
 use crate::world::{Launcher, World, WorldParts};
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use hal::sync::OnceLock;
+use std::{fmt, sync::Arc};
 
 /// How a rank ended.
 pub(super) type Outcome<T, E> = Result<T, FailureKind<E>>;

@@ -5,16 +5,10 @@ use super::rank::{Job, Outcome, run_rank};
 use super::{Options, panics};
 use crate::World;
 use crate::failure::{Failure, FailureKind};
-use std::{
-    collections::HashSet,
-    fmt, io,
-    sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
-    },
-    thread::{Builder, JoinHandle},
-    time::{Duration, Instant},
-};
+use hal::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use hal::sync::thread::{Builder, JoinHandle};
+use hal::sync::time::Instant;
+use std::{collections::HashSet, fmt, io, sync::Arc, time::Duration};
 
 /// Stack of a rank's thread. Deep models recurse in their tape; memory is committed only when touched.
 const STACK_BYTES: usize = 16 << 20;

@@ -138,7 +138,7 @@ fn watch(
         match policy.next(inbox.ready()?) {
             Decision::Run(pass, micro_batch) => return Ok(Some((pass, micro_batch))),
             Decision::Done => return Ok(None),
-            Decision::Wait => std::thread::sleep(PAUSE),
+            Decision::Wait => hal::sync::thread::sleep(PAUSE),
         }
         world.abort().check()?;
         if start.elapsed() > world.timeout() {

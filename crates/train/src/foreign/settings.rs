@@ -1,12 +1,11 @@
 //! The settings in a `config.json`, each of which is read or refused.
 
 use crate::{Error, Result};
-use hal::files;
+use hal::{files, sync::Mutex};
 use serde_json::{Map, Value};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::Mutex,
 };
 
 /// Settings that do not change what a model computes.

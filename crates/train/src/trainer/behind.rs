@@ -15,14 +15,13 @@ use crate::{
     checkpoint::{Disk, FileSystem, Retention},
 };
 use bootstrap::World;
+use hal::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use hal::sync::thread::{Builder, JoinHandle};
+use hal::sync::time::Instant;
 use std::{
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError, channel},
-    },
-    thread::{Builder, JoinHandle},
-    time::{Duration, Instant},
+    sync::Arc,
+    time::Duration,
 };
 
 /// How often a rank that waits for its thread shows that it does.

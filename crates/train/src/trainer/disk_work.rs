@@ -2,11 +2,10 @@
 
 use crate::{Error, Result};
 use bootstrap::World;
-use std::{
-    sync::mpsc::{RecvTimeoutError, channel},
-    thread::{self, Builder},
-    time::{Duration, Instant},
-};
+use hal::sync::mpsc::{RecvTimeoutError, channel};
+use hal::sync::thread::{self, Builder};
+use hal::sync::time::Instant;
+use std::time::Duration;
 
 /// The longest time between two signs of life.
 const INTERVAL: Duration = Duration::from_millis(250);
