@@ -4,6 +4,7 @@
 #
 # Usage: ci/campaign.sh [PART[=N]]...     all parts with their default numbers, or these
 #   power=10000     simulated power cuts: scenarios (crates/checkpoint, tests/power)
+#   simulation=100000  ci/simulation.sh: jobs of ranks under a seeded scheduler
 #   killed=200      ci/killed.sh: kills of a run that writes checkpoints
 #   faults=20       ci/faults.sh: real faults, of each kind
 #   fuzz=100000     ci/fuzz.sh: inputs for each format that is read from outside
@@ -16,7 +17,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 parts=("$@")
-[ $# -gt 0 ] || parts=(power killed faults fuzz tests)
+[ $# -gt 0 ] || parts=(power simulation killed faults fuzz tests)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # record PART COMMAND NAME=COUNT...
@@ -36,6 +37,11 @@ for part in "${parts[@]}"; do
       FASCICLE_POWER_CUTS=$number run cargo test --quiet -p fascicle-checkpoint --lib -- --nocapture --exact \
         tests::power::no_power_cut_loses_a_checkpoint
       record power "ci/campaign.sh power=$number" $(sed -n 's/^power cuts: //p' "$log" | sed 's/ seconds=.*//')
+      ;;
+    simulation)
+      number=${number:-100000} begun=$SECONDS
+      run ci/simulation.sh "$number"
+      record simulation "ci/simulation.sh $number" $(sed -n 's/^simulations: //p' "$log" | sed 's/ *seconds=.*//')
       ;;
     killed)
       number=${number:-200} begun=$SECONDS
@@ -58,7 +64,7 @@ for part in "${parts[@]}"; do
       begun=$SECONDS
       record tests 'ci/campaign.sh tests' $(python3 ci/campaign/count.py)
       ;;
-    *) printf 'campaign: found `%s`, needs power, killed, faults, fuzz or tests\n' "$name" >&2; exit 2 ;;
+    *) printf 'campaign: found `%s`, needs power, simulation, killed, faults, fuzz or tests\n' "$name" >&2; exit 2 ;;
   esac
 done
 RENEW_DOCS=1 cargo test --quiet --test book campaign

@@ -25,6 +25,7 @@ kinds = {
     "inputs_kept": sum(path.is_file() for path in pathlib.Path("tests/fuzz/corpus").glob("*/*")),
     "models_of_interleavings": lines("crates/interleavings/tests/models.rs", r"^        [a-z]\w+$"),
     "faults_planted_in_waits": lines("ci/interleavings.sh", r"^plant "),
+    "faults_planted_in_jobs": lines("ci/simulation/faults.sh", r"^switch "),
     "faults_planted_in_disks": lines("crates/checkpoint/src/tests/power/planted.rs", r"^        Plant::\w+,$"),
 }
 print(*(f"{name}={count}" for name, count in kinds.items()))

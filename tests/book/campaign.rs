@@ -8,8 +8,12 @@ const COUNTS: &str = "docs/measured/campaign.json";
 const BEGIN: &str = "<!-- The tables below are made from";
 
 /// The parts of the campaign in the order of the page, with what each counts.
-const PARTS: [(&str, &str); 5] = [
+const PARTS: [(&str, &str); 6] = [
     ("power", "Simulated power cuts"),
+    (
+        "simulation",
+        "Jobs of 2 to 4 ranks under a seeded scheduler; the time includes the build",
+    ),
     ("killed", "A run that is killed while it writes checkpoints"),
     ("faults", "Real faults, injected"),
     (

@@ -73,6 +73,8 @@ pub(super) struct Core {
     random: Random,
     settings: Settings,
     threads: Vec<Member>,
+    /// Those that have not ended.
+    alive: Vec<usize>,
     processes: Vec<Process>,
     pub(super) turn: usize,
     pub(super) halted: Option<Halt>,
@@ -83,6 +85,7 @@ pub(super) struct Core {
     /// The mean number of points between two such.
     pace: u64,
     trace: u64,
+    num_faults: usize,
 }
 
 impl Core {
@@ -93,6 +96,7 @@ impl Core {
             random,
             settings,
             threads: Vec::new(),
+            alive: Vec::new(),
             processes: Vec::new(),
             turn: 0,
             halted: None,
@@ -101,6 +105,7 @@ impl Core {
             quiet: 0,
             pace,
             trace: 0,
+            num_faults: 0,
         }
     }
 
@@ -109,6 +114,7 @@ impl Core {
         if self.processes.len() <= process {
             self.processes.resize(process + 1, Process::default());
         }
+        self.alive.push(self.threads.len());
         self.threads.push(Member {
             name,
             process,
@@ -150,6 +156,10 @@ impl Core {
 
     pub(super) fn points(&self) -> u64 {
         self.points
+    }
+
+    pub(super) fn num_faults(&self) -> usize {
+        self.num_faults
     }
 
     pub(super) fn trace(&self) -> u64 {
@@ -222,34 +232,46 @@ impl Core {
         (thread.doing, thread.expired) = (Doing::Runs, expired);
     }
 
-    fn waiters(&self, of: usize) -> Vec<usize> {
-        let waits = |thread: &Member| matches!(thread.doing, Doing::Waits { key, .. } if key == of);
-        let threads = self.threads.iter().enumerate();
-        threads
-            .filter(|(_, thread)| waits(thread))
-            .map(|(index, _)| index)
-            .collect()
+    fn waits_for(&self, thread: usize, of: usize) -> bool {
+        matches!(self.threads[thread].doing, Doing::Waits { key, .. } if key == of)
     }
 
     /// Wakes all that wait for `key`.
     pub(super) fn wake_all(&mut self, key: usize) {
-        for thread in self.waiters(key) {
-            self.wake(thread, false);
+        for index in 0..self.alive.len() {
+            let thread = self.alive[index];
+            if self.waits_for(thread, key) {
+                self.wake(thread, false);
+            }
         }
     }
 
     /// Wakes one that waits for `key`.
     pub(super) fn wake_one(&mut self, key: usize) {
-        let waiters = self.waiters(key);
-        if !waiters.is_empty() {
-            let thread = self.random.one_of(&waiters);
+        if let Some(thread) = self.any(|core, thread| core.waits_for(thread, key)) {
             self.wake(thread, false);
         }
+    }
+
+    /// Any of the threads of which this holds.
+    fn any(&mut self, is_one: impl Fn(&Core, usize) -> bool) -> Option<usize> {
+        let num = self
+            .alive
+            .iter()
+            .filter(|thread| is_one(self, **thread))
+            .count();
+        if num == 0 {
+            return None;
+        }
+        let chosen = self.random.below(num as u64) as usize;
+        let mut those = self.alive.iter().filter(|thread| is_one(self, **thread));
+        those.nth(chosen).copied()
     }
 
     /// A thread is over.
     pub(super) fn end(&mut self, thread: usize) {
         self.threads[thread].doing = Doing::Ended;
+        self.alive.retain(|other| *other != thread);
     }
 
     fn meet_faults(&mut self) {
@@ -266,6 +288,7 @@ impl Core {
             return;
         };
         let fault = self.settings.faults.swap_remove(index);
+        self.num_faults += 1;
         let now_ns = self.now_ns;
         let process = &mut self.processes[fault.process];
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -314,15 +337,10 @@ impl Core {
         }
         while self.halted.is_none() {
             self.expire();
-            let ready: Vec<usize> = (0..self.threads.len())
-                .filter(|thread| {
-                    self.threads[*thread].doing == Doing::Runs && !self.is_held_up(*thread)
-                })
-                .collect();
-            if !ready.is_empty() {
-                self.turn = self.choose(&ready);
-                self.trace = mix(self.trace ^ mix(self.now_ns ^ ((self.turn as u64) << 48)));
-                return self.threads[self.turn].system.clone();
+            if let Some(thread) = self.choose() {
+                self.turn = thread;
+                self.trace = mix(self.trace ^ mix(self.now_ns ^ ((thread as u64) << 48)));
+                return self.threads[thread].system.clone();
             }
             match self.next_event() {
                 Some(time) => self.now_ns = time.max(self.now_ns + 1),
@@ -332,19 +350,23 @@ impl Core {
         None
     }
 
-    fn choose(&mut self, ready: &[usize]) -> usize {
-        let chosen = self.random.one_of(ready);
+    fn choose(&mut self) -> Option<usize> {
+        let can_run = |core: &Core, thread: usize| {
+            core.threads[thread].doing == Doing::Runs && !core.is_held_up(thread)
+        };
+        let chosen = self.any(can_run)?;
         match self.settings.slow {
             Some(slow) if self.threads[chosen].process == slow && self.random.below(8) > 0 => {
-                self.random.one_of(ready)
+                self.any(can_run)
             }
-            _ => chosen,
+            _ => Some(chosen),
         }
     }
 
     // Ends waits whose limits have passed.
     fn expire(&mut self) {
-        for thread in 0..self.threads.len() {
+        for index in 0..self.alive.len() {
+            let thread = self.alive[index];
             if let Doing::Waits {
                 until: Some(until), ..
             } = self.threads[thread].doing
@@ -357,7 +379,8 @@ impl Core {
 
     // The time of the next deadline, or at which a process continues.
     fn next_event(&self) -> Option<u64> {
-        let events = self.threads.iter().filter_map(|thread| {
+        let events = self.alive.iter().filter_map(|thread| {
+            let thread = &self.threads[*thread];
             let process = &self.processes[thread.process];
             let at = match thread.doing {
                 _ if process.is_dead => return None,

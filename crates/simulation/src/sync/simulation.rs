@@ -16,6 +16,8 @@ pub struct Outcome<T> {
     pub result: Result<Result<T, String>, Halt>,
     /// A hash of who had the turn, and when.
     pub trace: u64,
+    /// The faults that have come.
+    pub num_faults: usize,
     /// The points that its threads have passed.
     pub points: u64,
     /// The virtual time that has passed until the body returned, or all was over.
@@ -67,6 +69,7 @@ pub fn run<T: Send + 'static>(
     Outcome {
         result,
         trace: core.trace(),
+        num_faults: core.num_faults(),
         points: core.points(),
         time,
         leaves_no_lock: core.leaves_no_lock(),
