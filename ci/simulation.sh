@@ -56,6 +56,8 @@ if [ -e "$log/failed" ]; then
   grep -hE 'FASCICLE_SEED=|leaves a lock|panicked|SIGSEGV' "$log"/[0-9]* | grep -v planned | head -20
   exit 1
 fi
+# What one seed means, and the hash of its schedule.
+[ "$number" != 1 ] || sed -nE 's/.*([0-9]+ ranks, .*trace)/\1/p' "$log/0"
 # The sums of what all processes have counted.
 counts=$(sed -n 's/^simulations: //p' "$log"/[0-9]* | tr ' ' '\n' | grep -v '^seconds=' |
   awk -F= '{ sum[$1] += $2 } END { for (name in sum) printf "%s=%d\n", name, sum[name] }' | sort | tr '\n' ' ')

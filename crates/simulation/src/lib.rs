@@ -18,6 +18,8 @@ pub mod counts;
 #[cfg(fascicle_simulated)]
 pub mod life;
 #[cfg(fascicle_simulated)]
+mod network;
+#[cfg(fascicle_simulated)]
 pub mod plan;
 #[cfg(fascicle_simulated)]
 mod reference;

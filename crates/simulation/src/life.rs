@@ -1,5 +1,6 @@
 //! One life of a job: its ranks train from the newest checkpoint, or from the beginning, until they have done all steps or fail.
 
+use crate::network::Network;
 use crate::plan::{Saves, TIMEOUT, world_size};
 use bootstrap::{Failure, World, local};
 use checkpoint::{Disk, Reader, Retention};
@@ -19,7 +20,7 @@ pub const KEPT: Retention = Retention {
 
 /// What the ranks of a life do.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub(crate) struct Job {
     /// The configuration.
     pub config: Config,
     /// How checkpoints are written.
@@ -32,6 +33,8 @@ pub struct Job {
     pub local: PathBuf,
     /// On what the run's are written.
     pub disk: Arc<dyn Disk>,
+    /// Over what its ranks exchange bytes, unless they share memory.
+    pub network: Option<Arc<Network>>,
     /// A rank that ends before a step, with an error, or else with a panic.
     pub ends: Option<(usize, u64, bool)>,
 }
@@ -67,9 +70,13 @@ pub fn names(dir: &Path) -> Vec<String> {
 ///
 /// # Errors
 /// As the launcher reports it.
-pub fn run(job: &Job, recorder: &Recorder) -> Result<Vec<()>, Failure<Error>> {
+pub(crate) fn run(job: &Job, recorder: &Recorder) -> Result<Vec<()>, Failure<Error>> {
     let (job, recorder) = (job.clone(), recorder.clone());
     local::run(options(&job), move |world| {
+        let world = match &job.network {
+            Some(network) => network.connect(&world),
+            None => world,
+        };
         let device = Device::new(cpu::open(cpu::Options {
             ordinal: world.local_rank(),
             ..cpu::Options::default()
@@ -88,7 +95,7 @@ fn options(job: &Job) -> local::Options {
 ///
 /// # Errors
 /// As the launcher reports it.
-pub fn recover_local(job: &Job) -> Result<(), Failure<Error>> {
+pub(crate) fn recover_local(job: &Job) -> Result<(), Failure<Error>> {
     let shared = job.clone();
     local::run(options(job), move |world| {
         recover(&world, &shared.dir, &LocalFolder::new(&shared.local)).map(drop)

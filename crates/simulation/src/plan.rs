@@ -1,6 +1,7 @@
 //! What a seed means: the grid, the steps, the checkpoints, and what goes wrong.
 
 use families::GptConfig;
+use grid::Degrees;
 use hal::sync::{FaultKind, Random};
 use parallel::Reproducible;
 use parallel::data::Sharding;
@@ -57,6 +58,10 @@ pub enum Trouble {
     SlowRank(usize),
     /// The disk's operations take up to so long.
     SlowDisk(Duration),
+    /// Exchanges between hosts take up to so long.
+    SlowNetwork(Duration),
+    /// A rank is cut off after so many exchanges.
+    CutOff(usize, u64),
     /// From the n-th operation on, the disk is full.
     FullDisk(usize),
     /// The disk refuses the n-th operation, once.
@@ -80,6 +85,8 @@ impl Trouble {
             },
             Trouble::SlowRank(_) => "slow_ranks",
             Trouble::SlowDisk(_) => "slow_disks",
+            Trouble::SlowNetwork(_) => "slow_networks",
+            Trouble::CutOff(..) => "ranks_cut_off",
             Trouble::FullDisk(_) => "full_disks",
             Trouble::Refused(_) => "refused_operations",
             Trouble::Error(..) => "errors_of_a_rank",
@@ -107,7 +114,7 @@ pub struct Plan {
     pub is_cut: bool,
 }
 
-/// A small model, of which every grid computes the same bits.
+/// A small model on one rank, of which every grid computes the same bits.
 pub fn config() -> Config {
     let model = GptConfig {
         layers: 1,
@@ -118,6 +125,7 @@ pub fn config() -> Config {
         ..GptConfig::default()
     };
     let mut config = Config::new(model.into());
+    config.parallel.grid = Degrees::default();
     config.training.batch = 12;
     config.training.micro_batches = 1;
     config.training.steps = 3;
@@ -137,7 +145,7 @@ impl Plan {
         let rank = random.below(ranks) as usize;
         // Most lives have fewer points, and then the fault does not come.
         let after = random.below(9_000);
-        let trouble = match random.below(16) {
+        let trouble = match random.below(18) {
             0..=2 => Trouble::Process {
                 rank,
                 after,
@@ -169,6 +177,8 @@ impl Plan {
             12 => Trouble::Refused(random.below(40) as usize),
             13 => Trouble::Error(rank, random.below(3)),
             14 => Trouble::Panic(rank, random.below(3)),
+            15 => Trouble::SlowNetwork(TIMEOUT / 8),
+            16 => Trouble::CutOff(rank, random.below(60)),
             _ => Trouble::None,
         };
         let saves = random.one_of(&[

@@ -28,6 +28,7 @@ pub fn reference() -> &'static Reference {
             dir: root.path().join("checkpoints"),
             local: root.path().join("local"),
             disk: Arc::new(FileSystem),
+            network: None,
             ends: None,
         };
         let recorder = Arc::new(Mutex::new(Record::default()));

@@ -2,6 +2,7 @@
 
 use crate::counts::Counts;
 use crate::life::{self, Job, Record, Recorder};
+use crate::network::Network;
 use crate::plan::{Plan, Saves, TIMEOUT, Trouble, world_size};
 use crate::power::disk::{self, CutDisk};
 use crate::power::random::Random as DiskRandom;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use train::Error;
 
 /// The longest that a job takes in which nothing goes wrong and the disk takes no time.
-const USUAL: Duration = Duration::from_secs(5);
+const USUAL: Duration = Duration::from_secs(2);
 
 /// What the launcher adds to the timeout for ranks to end.
 const GRACE: Duration = Duration::from_secs(5);
@@ -88,6 +89,15 @@ impl Scenario<'_> {
             _ => Duration::from_millis(5),
         };
         let disk = SlowDisk::new(self.disk.clone(), self.random.fork(), longest);
+        let random = self.random.fork();
+        let network = match plan.trouble {
+            Trouble::SlowNetwork(longest) => Some(Network::new(random, longest, None)),
+            Trouble::CutOff(rank, after) => {
+                let longest = Duration::from_millis(1);
+                Some(Network::new(random, longest, Some((rank, after))))
+            }
+            _ => None,
+        };
         let ends = match plan.trouble {
             Trouble::Error(rank, step) => Some((rank, step, true)),
             Trouble::Panic(rank, step) => Some((rank, step, false)),
@@ -105,6 +115,7 @@ impl Scenario<'_> {
             dir: self.dir(),
             local: self.local.path().to_owned(),
             disk: Arc::new(disk.clone()),
+            network: network.filter(|_| is_first),
             ends: ends.filter(|_| is_first),
         };
         (job, disk)
@@ -151,12 +162,15 @@ impl Scenario<'_> {
             _ => {}
         }
         let (job, disk) = self.job(true);
+        let network = job.network.clone();
         let recorder = Recorder::default();
         let of_job = recorder.clone();
         let planned = settings.faults.len();
         let life = move || life::run(&job, &of_job).map(drop);
         let (end, time, met) = self.simulate(settings, life)?;
-        if met == planned {
+        let has_cut = network.as_ref().is_none_or(|network| network.has_cut());
+        let is_cut_off = matches!(self.plan.trouble, Trouble::CutOff(..));
+        if met == planned && (has_cut || !is_cut_off) {
             self.counts.add(self.plan.trouble.name(), 1);
         }
         let record = recorder
@@ -165,7 +179,8 @@ impl Scenario<'_> {
             .clone();
         self.judge(&end, &record)?;
         if !matches!(end, Err(Halt::Endless(_))) {
-            self.judge_time(time, disk.spent())?;
+            let of_network = network.map_or(Duration::ZERO, |network| network.spent());
+            self.judge_time(time, disk.spent() + of_network)?;
         }
         if matches!(end, Err(Halt::PowerCut)) || self.plan.is_cut {
             self.cut();
@@ -175,7 +190,7 @@ impl Scenario<'_> {
     }
 
     /// Only of a rank that is silent does nobody know before the timeout, and it is given up after the grace period.
-    fn judge_time(&mut self, time: Duration, of_disk: Duration) -> Result<(), String> {
+    fn judge_time(&mut self, time: Duration, of_others: Duration) -> Result<(), String> {
         let silence = TIMEOUT * 2 + TIMEOUT + GRACE;
         let more = match self.plan.trouble {
             Trouble::Process { kind, .. } => match kind {
@@ -184,9 +199,10 @@ impl Scenario<'_> {
                 FaultKind::Stop(stopped) => stopped,
                 FaultKind::Jump(_) | FaultKind::PowerCut => Duration::ZERO,
             },
+            Trouble::CutOff(..) => silence,
             _ => Duration::ZERO,
         };
-        let most = USUAL + of_disk + more;
+        let most = USUAL + of_others + more;
         match time <= most {
             true => Ok(()),
             false => Err(format!("it took {time:?}, more than {most:?}")),
@@ -204,7 +220,14 @@ impl Scenario<'_> {
         self.counts.add("failures", 1);
         let report = failure.report();
         let is_right = match trouble {
-            Trouble::None | Trouble::SlowRank(_) | Trouble::SlowDisk(_) => false,
+            Trouble::None
+            | Trouble::SlowRank(_)
+            | Trouble::SlowDisk(_)
+            | Trouble::SlowNetwork(_) => false,
+            // A cut link looks the same from both ends.
+            Trouble::CutOff(rank, _) => {
+                report.contains("waited") && (failure.rank == rank || waits_for(failure, rank))
+            }
             Trouble::Process { rank, kind, .. } => match kind {
                 FaultKind::Kill => failure.others.stuck == [rank] || names_itself(failure, rank),
                 FaultKind::Stop(time) => {
@@ -325,6 +348,17 @@ fn nobody_waits(threads: &str) -> bool {
 /// Whether it is the rank itself that failed.
 fn names_itself(failure: &Failure<Error>, rank: usize) -> bool {
     failure.rank == rank && failure.others.stuck.is_empty()
+}
+
+/// Whether the failure is that others have waited for this rank.
+fn waits_for(failure: &Failure<Error>, rank: usize) -> bool {
+    let report = failure.report();
+    let mut lists = report.split(" s for rank").skip(1);
+    lists.any(|list| {
+        let list = list.lines().next().unwrap_or_default();
+        let mut named = list.split(|c: char| !c.is_ascii_digit());
+        named.any(|number| number == rank.to_string())
+    })
 }
 
 /// What a seed means, in words.

@@ -1,7 +1,10 @@
 //! The scheduler: which thread has the turn, what the others wait for, and what time it is.
 
-use super::faults::{Fault, FaultKind};
-use super::random::{Random, mix};
+mod faults;
+mod turns;
+
+use super::faults::Fault;
+use super::random::Random;
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -253,157 +256,9 @@ impl Core {
         }
     }
 
-    /// Any of the threads of which this holds.
-    fn any(&mut self, is_one: impl Fn(&Core, usize) -> bool) -> Option<usize> {
-        let num = self
-            .alive
-            .iter()
-            .filter(|thread| is_one(self, **thread))
-            .count();
-        if num == 0 {
-            return None;
-        }
-        let chosen = self.random.below(num as u64) as usize;
-        let mut those = self.alive.iter().filter(|thread| is_one(self, **thread));
-        those.nth(chosen).copied()
-    }
-
     /// A thread is over.
     pub(super) fn end(&mut self, thread: usize) {
         self.threads[thread].doing = Doing::Ended;
         self.alive.retain(|other| *other != thread);
-    }
-
-    fn meet_faults(&mut self) {
-        let due = |fault: &Fault, core: &Core| {
-            let process = core.processes.get(fault.process);
-            process.is_some_and(|process| process.points >= fault.after) && core.is_ready(fault)
-        };
-        let Some(index) = self
-            .settings
-            .faults
-            .iter()
-            .position(|fault| due(fault, self))
-        else {
-            return;
-        };
-        let fault = self.settings.faults.swap_remove(index);
-        self.num_faults += 1;
-        let now_ns = self.now_ns;
-        let process = &mut self.processes[fault.process];
-        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        match fault.kind {
-            FaultKind::Kill => process.is_dead = true,
-            FaultKind::Stop(time) => process.stopped_until = now_ns + ns(time),
-            FaultKind::Jump(time) => process.ahead += ns(time),
-            FaultKind::PowerCut => self.halted = Some(Halt::PowerCut),
-        }
-    }
-
-    // Whether a fault that is due can come now.
-    fn is_ready(&self, fault: &Fault) -> bool {
-        let mut of_process = self
-            .threads
-            .iter()
-            .filter(|thread| thread.process == fault.process);
-        match fault.kind {
-            FaultKind::Kill => of_process.all(|thread| match thread.doing {
-                Doing::Runs => false,
-                Doing::Waits { .. } => thread.held == 0,
-                Doing::Ended => true,
-            }),
-            FaultKind::PowerCut => self.leaves_no_lock(),
-            FaultKind::Stop(_) | FaultKind::Jump(_) => true,
-        }
-    }
-
-    fn is_held_up(&self, thread: usize) -> bool {
-        let process = &self.processes[self.threads[thread].process];
-        process.is_dead || process.stopped_until > self.now_ns
-    }
-
-    /// Gives the turn to a thread that can run, and returns it. Lets time pass if there is none.
-    pub(super) fn pass_on(&mut self) -> Option<Thread> {
-        let is_over = self
-            .settings
-            .most_points
-            .is_some_and(|most| self.points > most)
-            || self
-                .settings
-                .most_time
-                .is_some_and(|most| self.now() > most);
-        if is_over {
-            self.halted.get_or_insert(Halt::Endless(self.describe()));
-        }
-        while self.halted.is_none() {
-            self.expire();
-            if let Some(thread) = self.choose() {
-                self.turn = thread;
-                self.trace = mix(self.trace ^ mix(self.now_ns ^ ((thread as u64) << 48)));
-                return self.threads[thread].system.clone();
-            }
-            match self.next_event() {
-                Some(time) => self.now_ns = time.max(self.now_ns + 1),
-                None => self.halted = Some(Halt::Deadlock(self.describe())),
-            }
-        }
-        None
-    }
-
-    fn choose(&mut self) -> Option<usize> {
-        let can_run = |core: &Core, thread: usize| {
-            core.threads[thread].doing == Doing::Runs && !core.is_held_up(thread)
-        };
-        let chosen = self.any(can_run)?;
-        match self.settings.slow {
-            Some(slow) if self.threads[chosen].process == slow && self.random.below(8) > 0 => {
-                self.any(can_run)
-            }
-            _ => Some(chosen),
-        }
-    }
-
-    // Ends waits whose limits have passed.
-    fn expire(&mut self) {
-        for index in 0..self.alive.len() {
-            let thread = self.alive[index];
-            if let Doing::Waits {
-                until: Some(until), ..
-            } = self.threads[thread].doing
-                && until <= self.now_ns
-            {
-                self.wake(thread, true);
-            }
-        }
-    }
-
-    // The time of the next deadline, or at which a process continues.
-    fn next_event(&self) -> Option<u64> {
-        let events = self.alive.iter().filter_map(|thread| {
-            let thread = &self.threads[*thread];
-            let process = &self.processes[thread.process];
-            let at = match thread.doing {
-                _ if process.is_dead => return None,
-                Doing::Runs => self.now_ns,
-                Doing::Waits { until, .. } => until?,
-                Doing::Ended => return None,
-            };
-            Some(at.max(process.stopped_until))
-        });
-        events.min()
-    }
-
-    fn describe(&self) -> String {
-        let threads = self.threads.iter().filter_map(|thread| {
-            let process = &self.processes[thread.process];
-            let what = match thread.doing {
-                Doing::Runs => "runs",
-                Doing::Waits { what, .. } => what,
-                Doing::Ended => return None,
-            };
-            let dead = if process.is_dead { ", dead" } else { "" };
-            Some(format!("{} ({what}{dead})", thread.name))
-        });
-        threads.collect::<Vec<_>>().join(", ")
     }
 }
