@@ -10,8 +10,8 @@
 #   fuzz=100000     ci/fuzz.sh: inputs for each format that is read from outside
 #   tests           counts the tests in the sources, and runs none
 #
-# FASCICLE_SEED=S begins the power cuts with another seed than 0. Interleavings, Miri and the sanitizers stop by themselves when they
-# have tried all they can: ci/interleavings.sh and ci/sanitizers.sh.
+# FASCICLE_SEED=S begins power cuts and simulated jobs with another seed than 0. Interleavings, Miri and the sanitizers stop by
+# themselves when they have tried all they can: ci/interleavings.sh and ci/sanitizers.sh.
 #
 # Needs: cargo build --release, with `--features mpi` for faults of single ranks; cargo-fuzz and a nightly toolchain for fuzz.
 set -euo pipefail
@@ -41,7 +41,7 @@ for part in "${parts[@]}"; do
     simulation)
       number=${number:-100000} begun=$SECONDS
       run ci/simulation.sh "$number"
-      record simulation "ci/simulation.sh $number" $(sed -n 's/^simulations: //p' "$log" | sed 's/ *seconds=.*//')
+      record simulation "ci/simulation.sh $number" $(sed -n 's/^simulations: //p' "$log" | sed 's/ seconds=.*//')
       ;;
     killed)
       number=${number:-200} begun=$SECONDS

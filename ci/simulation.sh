@@ -22,7 +22,7 @@ build() {
     sed -nE 's/.*"name":"jobs".*"executable":"([^"]+)".*/\1/p'
 }
 
-# scenarios PROGRAM FIRST NUMBER PROCESSOR: in one process, on one processor. A thread that gets the turn then needs no other to wake up.
+# scenarios PROGRAM FIRST NUMBER PROCESSOR: in one process, on one processor, so that no turn wakes up another processor.
 scenarios() {
   FASCICLE_SEED=$2 FASCICLE_SIMULATIONS=$3 taskset -c "$4" timeout 600 "$1" --exact jobs_end_as_they_should --nocapture 2>&1
 }
@@ -59,6 +59,6 @@ fi
 # What one seed means, and the hash of its schedule.
 [ "$number" != 1 ] || sed -nE 's/.*([0-9]+ ranks, .*trace)/\1/p' "$log/0"
 # The sums of what all processes have counted.
-counts=$(sed -n 's/^simulations: //p' "$log"/[0-9]* | tr ' ' '\n' | grep -v '^seconds=' |
+counts=$(sed -n 's/.*simulations: //p' "$log"/[0-9]* | tr ' ' '\n' | grep -v '^seconds=' |
   awk -F= '{ sum[$1] += $2 } END { for (name in sum) printf "%s=%d\n", name, sum[name] }' | sort | tr '\n' ' ')
 printf 'simulations: %sseconds=%s\n' "$counts" $((SECONDS - begun))

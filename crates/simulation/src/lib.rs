@@ -2,8 +2,8 @@
 //! faults that a seed decides.
 //!
 //! [`sync`] is `hal::sync` for simulations. With `--cfg fascicle_simulated`, `hal` has that module in place of the standard
-//! library's primitives, and this crate has jobs too: [`Plan`](plan::Plan) says what a seed means, [`life`] runs a job of ranks
-//! once, [`scenario`] runs it, cuts the power or not, resumes it, and judges. Without the flag only [`sync`] is here, which has
+//! library's primitives, and this crate has jobs too: `plan` says what a seed means, `life` runs a job of ranks once,
+//! [`scenario`] runs it, cuts the power or not, and resumes it, and `judge` says what must hold. Without the flag only [`sync`] is here, which has
 //! tests of its own. `ci/simulation.sh` builds and runs all of it.
 
 #![forbid(unsafe_code)]
@@ -15,6 +15,8 @@ pub use hal::sync;
 
 #[cfg(fascicle_simulated)]
 pub mod counts;
+#[cfg(fascicle_simulated)]
+mod judge;
 #[cfg(fascicle_simulated)]
 pub mod life;
 #[cfg(fascicle_simulated)]

@@ -66,11 +66,14 @@ pub fn names(dir: &Path) -> Vec<String> {
     names
 }
 
+/// How a job has ended.
+pub(crate) type Ended = Result<(), Box<Failure<Error>>>;
+
 /// Runs the job, each rank on a node of its own.
 ///
 /// # Errors
 /// As the launcher reports it.
-pub(crate) fn run(job: &Job, recorder: &Recorder) -> Result<Vec<()>, Failure<Error>> {
+pub(crate) fn run(job: &Job, recorder: &Recorder) -> Ended {
     let (job, recorder) = (job.clone(), recorder.clone());
     local::run(options(&job), move |world| {
         let world = match &job.network {
@@ -83,6 +86,8 @@ pub(crate) fn run(job: &Job, recorder: &Recorder) -> Result<Vec<()>, Failure<Err
         })?)?;
         Rank::begin(&job, &world, &device)?.train(&recorder)
     })
+    .map(drop)
+    .map_err(Box::new)
 }
 
 fn options(job: &Job) -> local::Options {
@@ -95,12 +100,13 @@ fn options(job: &Job) -> local::Options {
 ///
 /// # Errors
 /// As the launcher reports it.
-pub(crate) fn recover_local(job: &Job) -> Result<(), Failure<Error>> {
+pub(crate) fn recover_local(job: &Job) -> Ended {
     let shared = job.clone();
     local::run(options(job), move |world| {
         recover(&world, &shared.dir, &LocalFolder::new(&shared.local)).map(drop)
     })
     .map(drop)
+    .map_err(Box::new)
 }
 
 /// A rank that trains.

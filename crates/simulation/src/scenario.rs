@@ -1,26 +1,19 @@
 //! The scenario of a seed: a job that meets trouble, perhaps a power cut, and a second job that resumes it.
 
 use crate::counts::Counts;
-use crate::life::{self, Job, Record, Recorder};
+use crate::judge::{End, Judge, nobody_waits};
+use crate::life::{self, Ended, Job, Record, Recorder};
 use crate::network::Network;
-use crate::plan::{Plan, Saves, TIMEOUT, Trouble, world_size};
+use crate::plan::{Plan, Saves, Trouble, world_size};
 use crate::power::disk::{self, CutDisk};
 use crate::power::random::Random as DiskRandom;
-use crate::reference::{digest_of, reference};
+use crate::reference::reference;
 use crate::slow_disk::SlowDisk;
-use bootstrap::{Failure, FailureKind};
 use checkpoint::Reader;
-use hal::sync::{self, Fault, FaultKind, Halt, Random, Settings};
+use hal::sync::{self, Fault, Halt, Random, Settings};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-use train::Error;
-
-/// The longest that a job takes in which nothing goes wrong and the disk takes no time.
-const USUAL: Duration = Duration::from_secs(2);
-
-/// What the launcher adds to the timeout for ranks to end.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// Time enough for any job of a scenario. A rank that waits for longer waits for ever.
 const MOST: Duration = Duration::from_secs(4_000);
@@ -43,9 +36,6 @@ struct Scenario<'a> {
     held: Held,
     counts: &'a mut Counts,
 }
-
-/// How a life has ended.
-type End = Result<Result<(), Failure<Error>>, Halt>;
 
 /// Runs the scenario of a seed.
 ///
@@ -80,6 +70,13 @@ pub fn run(seed: u64, counts: &mut Counts) -> Result<Held, String> {
 impl Scenario<'_> {
     fn dir(&self) -> PathBuf {
         self.root.path().join("checkpoints")
+    }
+
+    fn judge(&self) -> Judge<'_> {
+        Judge {
+            plan: &self.plan,
+            dir: self.dir(),
+        }
     }
 
     fn job(&mut self, is_first: bool) -> (Job, SlowDisk) {
@@ -125,7 +122,7 @@ impl Scenario<'_> {
     fn simulate(
         &mut self,
         settings: Settings,
-        job: impl FnOnce() -> Result<(), Failure<Error>> + Send + 'static,
+        job: impl FnOnce() -> Ended + Send + 'static,
     ) -> Result<(End, Duration, usize), String> {
         let settings = Settings {
             seed: self.plan.seed.wrapping_mul(4).wrapping_add(settings.seed),
@@ -166,7 +163,7 @@ impl Scenario<'_> {
         let recorder = Recorder::default();
         let of_job = recorder.clone();
         let planned = settings.faults.len();
-        let life = move || life::run(&job, &of_job).map(drop);
+        let life = move || life::run(&job, &of_job);
         let (end, time, met) = self.simulate(settings, life)?;
         let has_cut = network.as_ref().is_none_or(|network| network.has_cut());
         let is_cut_off = matches!(self.plan.trouble, Trouble::CutOff(..));
@@ -177,104 +174,19 @@ impl Scenario<'_> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        self.judge(&end, &record)?;
+        self.counts
+            .add("failures", u64::from(matches!(end, Ok(Err(_)))));
+        let judge = self.judge();
+        judge.ended(&end, &record)?;
         if !matches!(end, Err(Halt::Endless(_))) {
             let of_network = network.map_or(Duration::ZERO, |network| network.spent());
-            self.judge_time(time, disk.spent() + of_network)?;
+            judge.time(time, disk.spent() + of_network)?;
         }
         if matches!(end, Err(Halt::PowerCut)) || self.plan.is_cut {
             self.cut();
         }
         self.disk.restart(disk::Trouble::None, 0, None);
         Ok(record)
-    }
-
-    /// Only of a rank that is silent does nobody know before the timeout, and it is given up after the grace period.
-    fn judge_time(&mut self, time: Duration, of_others: Duration) -> Result<(), String> {
-        let silence = TIMEOUT * 2 + TIMEOUT + GRACE;
-        let more = match self.plan.trouble {
-            Trouble::Process { kind, .. } => match kind {
-                FaultKind::Kill => silence,
-                FaultKind::Stop(stopped) if stopped > TIMEOUT => silence + stopped,
-                FaultKind::Stop(stopped) => stopped,
-                FaultKind::Jump(_) | FaultKind::PowerCut => Duration::ZERO,
-            },
-            Trouble::CutOff(..) => silence,
-            _ => Duration::ZERO,
-        };
-        let most = USUAL + of_others + more;
-        match time <= most {
-            true => Ok(()),
-            false => Err(format!("it took {time:?}, more than {most:?}")),
-        }
-    }
-
-    fn judge(&mut self, end: &End, record: &Record) -> Result<(), String> {
-        self.judge_steps(record)?;
-        let trouble = self.plan.trouble;
-        let failure = match end {
-            Err(_) => return Ok(()),
-            Ok(Ok(())) => return self.judge_success(record),
-            Ok(Err(failure)) => failure,
-        };
-        self.counts.add("failures", 1);
-        let report = failure.report();
-        let is_right = match trouble {
-            Trouble::None
-            | Trouble::SlowRank(_)
-            | Trouble::SlowDisk(_)
-            | Trouble::SlowNetwork(_) => false,
-            // A cut link looks the same from both ends.
-            Trouble::CutOff(rank, _) => {
-                report.contains("waited") && (failure.rank == rank || waits_for(failure, rank))
-            }
-            Trouble::Process { rank, kind, .. } => match kind {
-                FaultKind::Kill => failure.others.stuck == [rank] || names_itself(failure, rank),
-                FaultKind::Stop(time) => {
-                    time > TIMEOUT && !matches!(failure.kind, FailureKind::Panic(_))
-                }
-                FaultKind::Jump(_) | FaultKind::PowerCut => false,
-            },
-            Trouble::FullDisk(_) | Trouble::Refused(_) => {
-                matches!(
-                    failure.error(),
-                    Some(Error::Checkpoint(_) | Error::Peer { .. })
-                )
-            }
-            Trouble::Error(rank, _) => failure.rank == rank && report.contains("planned"),
-            Trouble::Panic(rank, _) => {
-                failure.rank == rank && matches!(failure.kind, FailureKind::Panic(_))
-            }
-        };
-        match is_right {
-            true => Ok(()),
-            false => Err(format!("the report does not fit: {report}")),
-        }
-    }
-
-    fn judge_success(&self, record: &Record) -> Result<(), String> {
-        if matches!(self.plan.trouble, Trouble::Error(..) | Trouble::Panic(..)) {
-            return Err("the job succeeded although a rank failed".into());
-        }
-        let steps = self.plan.config.training.steps;
-        if record.losses.last().map(|(step, _)| step + 1) != Some(steps) {
-            return Err(format!("it succeeded without its last step: {record:?}"));
-        }
-        match digest_of(&self.dir())? == reference().digest {
-            true => Ok(()),
-            false => Err("the last checkpoint has other bits than that of one rank".into()),
-        }
-    }
-
-    /// Each step once, in order, with the loss of one rank.
-    fn judge_steps(&self, record: &Record) -> Result<(), String> {
-        let begun = record.begun_at.unwrap_or(0);
-        for (expected, (step, loss)) in (begun..).zip(&record.losses) {
-            if *step != expected || reference().losses[*step as usize] != *loss {
-                return Err(format!("steps and losses are {record:?}"));
-            }
-        }
-        Ok(())
     }
 
     /// The power goes, and comes back.
@@ -302,7 +214,7 @@ impl Scenario<'_> {
         let newest = Reader::open(&job.dir).map_or(0, |reader| reader.step());
         let recorder = Recorder::default();
         let of_job = recorder.clone();
-        let resumed = move || life::run(&job, &of_job).map(drop);
+        let resumed = move || life::run(&job, &of_job);
         self.succeed("the resumed job", settings(2), resumed)?;
         let record = recorder
             .lock()
@@ -315,19 +227,16 @@ impl Scenario<'_> {
                 "it resumed at {begun}, the newest is {newest}, saved was {saved}"
             ));
         }
-        self.judge_steps(&record)?;
+        self.judge().steps(&record)?;
         self.counts.add("resumed", u64::from(begun > 0));
-        match digest_of(&self.dir())? == reference().digest {
-            true => Ok(()),
-            false => Err("the resumed run has other bits than one rank".into()),
-        }
+        self.judge().bits()
     }
 
     fn succeed(
         &mut self,
         what: &str,
         settings: Settings,
-        job: impl FnOnce() -> Result<(), Failure<Error>> + Send + 'static,
+        job: impl FnOnce() -> Ended + Send + 'static,
     ) -> Result<(), String> {
         match self.simulate(settings, job)?.0 {
             Ok(Ok(())) => Ok(()),
@@ -335,30 +244,6 @@ impl Scenario<'_> {
             Err(halt) => Err(format!("{what}: {halt:?}")),
         }
     }
-}
-
-/// Whether of a job only the launcher is left, and a rank that died when no other needed it any more.
-fn nobody_waits(threads: &str) -> bool {
-    let mut others = threads
-        .split("), ")
-        .filter(|thread| !thread.starts_with("the launcher"));
-    others.all(|thread| thread.trim_end_matches(')').ends_with(", dead"))
-}
-
-/// Whether it is the rank itself that failed.
-fn names_itself(failure: &Failure<Error>, rank: usize) -> bool {
-    failure.rank == rank && failure.others.stuck.is_empty()
-}
-
-/// Whether the failure is that others have waited for this rank.
-fn waits_for(failure: &Failure<Error>, rank: usize) -> bool {
-    let report = failure.report();
-    let mut lists = report.split(" s for rank").skip(1);
-    lists.any(|list| {
-        let list = list.lines().next().unwrap_or_default();
-        let mut named = list.split(|c: char| !c.is_ascii_digit());
-        named.any(|number| number == rank.to_string())
-    })
 }
 
 /// What a seed means, in words.
