@@ -36,6 +36,9 @@ struct State {
     at: usize,
 }
 
+/// Uses among which the next page to bring is looked for: far more than there are before a page that has no room yet.
+const MOST_USES_AHEAD: usize = 256;
+
 /// Pages in the order of their uses.
 #[derive(Default)]
 struct Order {
@@ -217,7 +220,7 @@ impl State {
     fn bring_ahead(&self) -> Result<()> {
         let order = &self.orders[self.mode];
         let missing = |page: &usize| !self.pages[*page].is_here();
-        let mut coming = order.from(self.at).filter(missing);
+        let mut coming = order.from(self.at).take(MOST_USES_AHEAD).filter(missing);
         let Some(next) = coming.next() else {
             return Ok(());
         };
@@ -232,8 +235,8 @@ impl State {
     }
 }
 
-/// What may be on the device of pages of these sizes, and the median of the sizes by bytes: so that while one is used, the one before can leave and the next one come,
-/// but for the few that are exceptionally large, such as tables.
+/// What may be on the device of pages of these sizes, and their median by bytes. While one is used, the one before can leave and the
+/// next one come, but for the few that are exceptionally large, such as tables.
 fn budget(mut bytes: Vec<usize>) -> (usize, usize) {
     bytes.sort_unstable();
     let (all, mut below) = (bytes.iter().sum::<usize>(), 0);
