@@ -3,8 +3,8 @@
 //!
 //! [`sync`] is `hal::sync` for simulations. With `--cfg fascicle_simulated`, `hal` has that module in place of the standard
 //! library's primitives, and this crate has jobs too: `plan` says what a seed means, `life` runs a job of ranks once,
-//! [`scenario`] runs it, cuts the power or not, and resumes it, and `judge` says what must hold. Without the flag only [`sync`] is here, which has
-//! tests of its own. `ci/simulation.sh` builds and runs all of it.
+//! `scenario` runs it, cuts the power or not, and resumes it, and `judge` says what must hold. Without the flag only [`sync`] is
+//! here, which has tests of its own. `ci/simulation.sh` builds and runs all of it.
 
 #![forbid(unsafe_code)]
 

@@ -259,7 +259,7 @@ impl Gradients {
     }
 
     /// Passes `update` the pieces of all parameters that this rank updates, grouped by the learning-rate factor
-    /// that `rule` assigns: all at once, but those whose state is [beyond the device](SetOptions::placement), which come in
+    /// that `rule` assigns: all at once, but those whose state is [beyond the device](SetOptions::places), which come in
     /// runs of it. Those of [`matrices`](Gradients::matrices), of [`update_coded`](Gradients::update_coded) and of
     /// [`update_factored`](Gradients::update_factored) are not among them. With sharded state, every replica
     /// then receives the values that the others have updated. Collective.

@@ -2,7 +2,7 @@
 //! decides.
 //!
 //! A thread of a simulation is a thread of the system, but only one of them runs at a time. Each access to a primitive is a point
-//! at which the scheduler may give the turn to another thread ([`turn`]), and a thread that waits gives up its turn. Time is
+//! at which the scheduler may give the turn to another thread (`turn`), and a thread that waits gives up its turn. Time is
 //! virtual: it passes with each point, and jumps to the next deadline when all threads wait. If there is no deadline either, the
 //! threads wait for ever, and the simulation halts with that answer ([`Halt`]).
 //!

@@ -8,7 +8,7 @@
 //! Nothing here knows of ranks or grids: a rank requests its range of the global batch and receives the same
 //! sequences whatever the grid, so a run may be resumed on another grid.
 //!
-//! [`TokenFolder`] is a corpus in shards, which [`tokenize`] makes; [`Mixture`] draws from several corpora by weight.
+//! [`TokenFolder`] is a corpus in shards, which [`tokenize()`] makes; [`Mixture`] draws from several corpora by weight.
 //!
 //! Not done yet: reading ahead on another thread.
 
