@@ -49,7 +49,18 @@ fn of_line(line: &[u8], field: &str) -> Result<Option<String>, String> {
     let mut parser = serde_json::Deserializer::from_str(line);
     let text = Field(field).deserialize(&mut parser);
     let text = text.and_then(|text| parser.end().map(|()| text));
-    text.map(Some).map_err(|error| error.to_string())
+    text.map(Some).map_err(|error| reason(&error))
+}
+
+// The parser counts a line as a text of its own, and says where in it even what concerns all of it.
+fn reason(error: &serde_json::Error) -> String {
+    let (text, column) = (error.to_string(), error.column());
+    let place = format!(" at line {} column {column}", error.line());
+    match text.strip_suffix(&place) {
+        Some(reason) if error.is_data() => reason.to_owned(),
+        Some(reason) => format!("{reason} at column {column}"),
+        None => text,
+    }
 }
 
 /// The text under one key of an object; everything else in it is passed over without being kept.
