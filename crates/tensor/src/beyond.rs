@@ -21,13 +21,19 @@ impl Beyond {
     /// nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`](hal::Error::Invalid) if the file cannot be made.
+    /// [`Error::Invalid`](hal::Error::Invalid) if the file cannot be made, and for streams of another device: what has left over one
+    /// could not come back over the other.
     pub fn new(
         device: &Device,
         (content, owner): (&str, &str),
         (place, piece_bytes): (&Place, usize),
         [departures, arrivals]: [Stream; 2],
     ) -> Result<Rc<Beyond>> {
+        for stream in [&departures, &arrivals] {
+            device
+                .key()
+                .owns("memory beyond a device", "a stream", stream.device())?;
+        }
         let in_memory = !matches!(place, Place::Files { .. });
         let place = match device.capabilities().holds_values {
             true => place,
