@@ -9,7 +9,7 @@ packed=$target/package unpacked=$target/unpacked
 rm -rf "$packed" "$unpacked"
 mkdir -p "$unpacked"
 cargo package --quiet --offline --allow-dirty --no-verify --workspace \
-  --exclude fascicle-testkit --exclude fascicle-emulator --exclude fascicle-interleavings 2>&1 | { grep -v '^warning: ignoring test' || true; }
+  --exclude fascicle-testkit --exclude fascicle-emulator --exclude fascicle-interleavings --exclude fascicle-simulation 2>&1 | { grep -v '^warning: ignoring test' || true; }
 {
   printf '[workspace]\nresolver = "3"\nmembers = ["fascicle*"]\n[profile.dev]\ndebug = "line-tables-only"\n[patch.crates-io]\n'
   for archive in "$packed"/*.crate; do
