@@ -93,6 +93,8 @@ for _ in $(seq 400); do compgen -G "$dir/near/*/node-00000/step-000001[1-9]?" >/
 ip -n "$hosts_name-2" link set net down
 rm -rf "$dir"/near/*/node-00001
 started 2
+# The run says so once the checkpoint is in its folder, which is what `started` sees.
+for _ in $(seq 100); do grep -q 'the nodes have kept a checkpoint of step' "$dir/log" && break || sleep 0.1; done
 grep -q 'the nodes have kept a checkpoint of step' "$dir/log" || fail 'a supervised run: no local checkpoint was used'
 grep -q "supervise: $hosts_net.2 is left out: no report" "$dir/log" || fail 'a supervisor does not say which host is lost'
 printf '%s\n' "$hosts_name-1" "$hosts_net.3" >"$dir/hosts"
