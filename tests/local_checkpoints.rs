@@ -8,10 +8,10 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
-use testkit::{config, config_of_bytes, fixed_batch, ranks_on, run_of_bytes};
+use testkit::{Watched, config, config_of_bytes, fixed_batch, ranks_on, run_of_bytes};
 use train::{
     Config, Error, Observer, Stop, Summary,
-    batches::{Batches, Rows},
+    batches::Batches,
     checkpoint::{Digest, Reader, digest, path_of_step},
     config::Precision,
     run::{Resume, Run, recover_local, run},
@@ -315,30 +315,12 @@ impl Observer for Told {
 }
 
 /// Data that ends at a step, as a node may.
-struct Ending {
-    inner: Arc<dyn Batches>,
-    at: u64,
-}
-
-impl Batches for Ending {
-    fn training(&self, step: u64, rows: Range<usize>) -> train::Result<Rows> {
-        match step < self.at {
-            true => self.inner.training(step, rows),
-            false => Err(std::io::Error::other("the end").into()),
-        }
-    }
-
-    fn validation(&self, index: usize, rows: Range<usize>) -> train::Result<Rows> {
-        self.inner.validation(index, rows)
-    }
-
-    fn num_validation_batches(&self) -> usize {
-        self.inner.num_validation_batches()
-    }
-
-    fn fingerprint(&self) -> Option<String> {
-        self.inner.fingerprint()
-    }
+fn ending(inner: Arc<dyn Batches>, at: u64) -> Arc<dyn Batches> {
+    let training = move |inner: &dyn Batches, step: u64, rows: Range<usize>| match step < at {
+        true => inner.training(step, rows),
+        false => Err(std::io::Error::other("the end").into()),
+    };
+    Arc::new(Watched { inner, training })
 }
 
 /// A run of eight steps that checkpoints only at its end, and locally after every second one.
@@ -374,10 +356,7 @@ fn a_run_goes_on_where_its_nodes_have_kept_it() {
 
     let mut this = eight_steps(ended.path(), local.path());
     let data = this.data.clone();
-    this.data = Arc::new(Ending {
-        inner: data.clone(),
-        at: 5,
-    });
+    this.data = ending(data.clone(), 5);
     for rank in of_ranks(&this, &Arc::default()) {
         rank.unwrap_err();
     }

@@ -1,16 +1,17 @@
 //! A mixture of token folders: every number of ranks reads the same rows, and a run that is resumed within an epoch goes on with
 //! the bits of the whole run.
 
+use hal::lock;
 use std::{
     collections::BTreeMap,
     ops::Range,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
-use testkit::{config_of_bytes, edit_gpt, new_run, ranks};
+use testkit::{Watched, config_of_bytes, edit_gpt, new_run, ranks};
 use train::{
     Config, Error, Observer, Stop,
-    batches::{Batches, Rows},
+    batches::{Batches, Values},
     data::{FolderWriter, ReadOptions, RunData, Settings, Source, Tokenizer},
     metrics::{self, Record},
     run::{Resume, Run, run},
@@ -76,41 +77,25 @@ fn mixture(parent: &Path, weights: [f64; 3]) -> Arc<dyn Batches> {
         .batches
 }
 
-/// Batches that note which rows were asked for, and what they held.
-struct Noted {
-    inner: Arc<dyn Batches>,
-    rows: Mutex<BTreeMap<(u64, usize), Vec<u32>>>,
-}
+/// What each row held that was asked for, by its step and its place in the batch.
+type Seen = BTreeMap<(u64, usize), Vec<u32>>;
 
-impl Batches for Noted {
-    fn training(&self, step: u64, rows: Range<usize>) -> train::Result<Rows> {
-        let found = self.inner.training(step, rows.clone())?;
+/// These batches, which note it.
+fn noting(inner: Arc<dyn Batches>, seen: &Arc<Mutex<Seen>>) -> Arc<dyn Batches> {
+    let seen = seen.clone();
+    let training = move |inner: &dyn Batches, step: u64, rows: Range<usize>| {
+        let found = inner.training(step, rows.clone())?;
         for row in rows {
-            let own = self.inner.training(step, row..row + 1)?;
-            let train::batches::Values::Ids(tokens) = own.column("inputs").unwrap().clone() else {
+            let own = inner.training(step, row..row + 1)?;
+            let Values::Ids(tokens) = own.column("inputs").unwrap().clone() else {
                 panic!("tokens are u32")
             };
-            let before = self
-                .rows
-                .lock()
-                .unwrap()
-                .insert((step, row), tokens.clone());
+            let before = lock(&seen).insert((step, row), tokens.clone());
             assert!(before.is_none_or(|before| before == tokens));
         }
         Ok(found)
-    }
-
-    fn validation(&self, index: usize, rows: Range<usize>) -> train::Result<Rows> {
-        self.inner.validation(index, rows)
-    }
-
-    fn num_validation_batches(&self) -> usize {
-        self.inner.num_validation_batches()
-    }
-
-    fn fingerprint(&self) -> Option<String> {
-        self.inner.fingerprint()
-    }
+    };
+    Arc::new(Watched { inner, training })
 }
 
 fn ran(this: &Run) -> Result<(), Error> {
@@ -150,12 +135,10 @@ fn every_number_of_ranks_reads_the_same_rows_and_has_the_same_losses() {
         "x=2,z=2,data=2",
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let noted = Arc::new(Noted {
-            inner: mixture(place.path(), [1.0, 2.0, 0.5]),
-            rows: Mutex::default(),
-        });
-        ran(&new_run(config(grid), noted.clone(), dir.path())).unwrap();
-        let (rows, losses) = (noted.rows.lock().unwrap().clone(), losses(dir.path()));
+        let seen = Arc::default();
+        let data = noting(mixture(place.path(), [1.0, 2.0, 0.5]), &seen);
+        ran(&new_run(config(grid), data, dir.path())).unwrap();
+        let (rows, losses) = (lock(&seen).clone(), losses(dir.path()));
         assert_eq!(rows.len(), 6 * BATCH, "{grid}");
         let (first_rows, first_losses) = expected.get_or_insert((rows.clone(), losses.clone()));
         assert!(rows == *first_rows, "{grid}");

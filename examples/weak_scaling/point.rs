@@ -5,7 +5,7 @@ use fascicle::{
     parallel::{ContextAttention, data::Sharding, memory::SegmentMemory},
     train::config::PlaceKind,
 };
-use plan::{Candidate, Outcome, Request, StatePlaceKinds};
+use plan::{Candidate, Outcome, Request};
 use serde::{Deserialize, Serialize};
 
 /// Where a point comes from.
@@ -183,11 +183,7 @@ impl Run {
             keep_gathered: self.keep_gathered,
             sequence_parallel: self.sequence_parallel,
             context_attention: self.context_attention,
-            places: StatePlaceKinds {
-                optimiser: self.optimiser_place,
-                weights: self.weight_place,
-                gradients: self.gradient_place,
-            },
+            places: [self.optimiser_place, self.weight_place, self.gradient_place].into(),
         })
     }
 }
@@ -213,11 +209,7 @@ mod tests {
             keep_gathered: false,
             sequence_parallel: true,
             context_attention: ContextAttention::Heads,
-            places: StatePlaceKinds {
-                optimiser: PlaceKind::Host,
-                weights: PlaceKind::Files,
-                gradients: PlaceKind::Device,
-            },
+            places: [PlaceKind::Host, PlaceKind::Files, PlaceKind::Device].into(),
         };
         assert_eq!(Run::of(&candidate).candidate().unwrap(), candidate);
     }

@@ -154,7 +154,7 @@ impl Observer for Progress {
         self.say(&format!("checkpoint {}{waited}", done.path.display()));
     }
 
-    // There may be one after every step. The first tells a person where to find them.
+    // A run may make one after every step, so only the first is reported: it says where they are.
     fn local_checkpoint(&self, done: &CheckpointDone) {
         if !std::mem::replace(&mut self.state().has_told_local, true) {
             self.say(&format!(

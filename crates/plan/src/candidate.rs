@@ -63,13 +63,30 @@ impl StatePlaceKinds {
         gradients: PlaceKind::Device,
     };
 
-    /// Each by its name in `[placement]`.
+    /// Each by its key in a configuration.
     pub fn named(&self) -> [(&'static str, PlaceKind); 3] {
         [
-            ("optimiser", self.optimiser),
-            ("weights", self.weights),
-            ("gradients", self.gradients),
+            ("placement.optimiser", self.optimiser),
+            ("placement.weights", self.weights),
+            ("placement.gradients", self.gradients),
         ]
+    }
+}
+
+impl From<[PlaceKind; 3]> for StatePlaceKinds {
+    /// The places of the optimiser's state, of weights and of gradients.
+    fn from([optimiser, weights, gradients]: [PlaceKind; 3]) -> StatePlaceKinds {
+        StatePlaceKinds {
+            optimiser,
+            weights,
+            gradients,
+        }
+    }
+}
+
+impl From<&PlacementConfig> for StatePlaceKinds {
+    fn from(config: &PlacementConfig) -> StatePlaceKinds {
+        [config.optimiser, config.weights, config.gradients].into()
     }
 }
 

@@ -285,11 +285,7 @@ impl Request {
                 .map(Arc::from),
             memory: training.memory,
             memory_limit: config.device.memory_limit,
-            state_places: vec![StatePlaceKinds {
-                optimiser: config.placement.optimiser,
-                weights: config.placement.weights,
-                gradients: config.placement.gradients,
-            }],
+            state_places: vec![(&config.placement).into()],
             activation_places: match config.placement.activations {
                 ActivationPlaces::All(place) if is_stated => vec![place],
                 _ => Vec::new(),
@@ -351,29 +347,20 @@ impl Request {
     fn state_beyond(&self, place: PlaceKind) -> Vec<StatePlaceKinds> {
         let optimiser = self.training().optimiser();
         let is_small = optimiser.codes().is_some() || optimiser.factors().is_some();
-        let all = StatePlaceKinds {
-            optimiser: if is_small { PlaceKind::Device } else { place },
-            weights: place,
-            gradients: match optimiser.factors() {
-                Some(_) => PlaceKind::Device,
-                None => place,
-            },
-        };
         let device = PlaceKind::Device;
-        let without_weights = StatePlaceKinds {
-            weights: device,
-            ..all
+        let state = if is_small { device } else { place };
+        let gradients = match optimiser.factors() {
+            Some(_) => device,
+            None => place,
         };
-        let without_gradients = StatePlaceKinds {
-            gradients: device,
-            ..all
-        };
-        let state_alone = StatePlaceKinds {
-            gradients: device,
-            ..without_weights
-        };
+        let tried = [
+            [state, device, device],
+            [state, device, gradients],
+            [state, place, device],
+            [state, place, gradients],
+        ];
         let mut places = vec![StatePlaceKinds::DEVICE];
-        for each in [state_alone, without_weights, without_gradients, all] {
+        for each in tried.map(StatePlaceKinds::from) {
             if !places.contains(&each) {
                 places.push(each);
             }
@@ -444,16 +431,11 @@ impl Request {
         }
         let state = self.state_places.iter().flat_map(StatePlaceKinds::named);
         let activations = self.activation_places.iter().copied();
-        let named = activations.map(|place| ("activations", place)).chain(state);
-        for (what, place) in named {
+        let named = activations.map(|place| ("placement.activations", place));
+        for (setting, place) in named.chain(state) {
             if place == PlaceKind::Files && self.machine.device.files_gbps.is_none() {
                 return Err(Error::Setting {
-                    setting: match what {
-                        "activations" => "placement.activations",
-                        "weights" => "placement.weights",
-                        "gradients" => "placement.gradients",
-                        _ => "placement.optimiser",
-                    },
+                    setting,
                     found: format!("files on {}", self.machine.name),
                     needed: "a machine whose description has device.files_gbps",
                 });

@@ -97,11 +97,6 @@ fn that_holds_for_state_and_activations_beyond_the_device() {
 
 #[test]
 fn that_holds_for_weights_and_gradients_beyond_the_device() {
-    let places = |[optimiser, weights, gradients]: [PlaceKind; 3]| StatePlaceKinds {
-        optimiser,
-        weights,
-        gradients,
-    };
     const D: PlaceKind = PlaceKind::Device;
     const H: PlaceKind = PlaceKind::Host;
     const F: PlaceKind = PlaceKind::Files;
@@ -114,7 +109,7 @@ fn that_holds_for_weights_and_gradients_beyond_the_device() {
     ] {
         for case in [CASES[0], CASES[4], CASES[5]] {
             near_changed(case, optimiser, &[Preset::Ours], |request| Request {
-                state_places: vec![places(kinds)],
+                state_places: vec![kinds.into()],
                 activation_places: vec![D],
                 ..request
             });

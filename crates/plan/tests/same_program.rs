@@ -181,15 +181,10 @@ fn those_of_state_beyond_the_device_equal_them_too() {
 
 #[test]
 fn those_of_weights_and_gradients_beyond_the_device_equal_them_too() {
-    let all = |[optimiser, weights, gradients]: [PlaceKind; 3]| StatePlaceKinds {
-        optimiser,
-        weights,
-        gradients,
-    };
     const D: PlaceKind = PlaceKind::Device;
     const H: PlaceKind = PlaceKind::Host;
     const F: PlaceKind = PlaceKind::Files;
-    for places in [all([D, H, D]), all([D, D, F]), all([F, F, H])] {
+    for places in [[D, H, D], [D, D, F], [F, F, H]] {
         for (precision, optimiser) in [
             (Precision::F32, OptimiserKind::AdamW),
             (Precision::Bf16, OptimiserKind::Muon),
@@ -199,7 +194,7 @@ fn those_of_weights_and_gradients_beyond_the_device_equal_them_too() {
                     let request = Request {
                         precision,
                         optimiser,
-                        state_places: vec![places],
+                        state_places: vec![places.into()],
                         piece_kib: 16,
                         ..request(grid.parse().unwrap(), bits)
                     };

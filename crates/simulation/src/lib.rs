@@ -22,6 +22,8 @@ pub mod life;
 #[cfg(fascicle_simulated)]
 mod network;
 #[cfg(fascicle_simulated)]
+mod pace;
+#[cfg(fascicle_simulated)]
 pub mod plan;
 #[cfg(fascicle_simulated)]
 mod reference;

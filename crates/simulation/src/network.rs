@@ -2,6 +2,7 @@
 //!
 //! Only the hosts' exchanges pass through it. The collectives of the CPU's ranks are memory that they share.
 
+use crate::pace::Pace;
 use crate::plan::TIMEOUT;
 use bootstrap::World;
 use bootstrap::progress::Progress;
@@ -17,17 +18,14 @@ const POLL: Duration = Duration::from_millis(25);
 /// The network of a job.
 #[derive(Debug)]
 pub struct Network {
-    /// The longest time of an exchange.
-    longest: Duration,
-    /// A rank that no message reaches any more, and none leaves, after so many exchanges.
+    /// A rank, and how many exchanges it takes part in before its link is cut in both directions.
     cut: Option<(usize, u64)>,
     state: Mutex<Traffic>,
 }
 
 #[derive(Debug)]
 struct Traffic {
-    random: Random,
-    spent: Duration,
+    pace: Pace,
     /// Exchanges of the rank that is cut off.
     of_cut: u64,
 }
@@ -36,20 +34,15 @@ impl Network {
     /// A network whose exchanges take up to `longest`, and which may cut a rank off.
     pub fn new(random: Random, longest: Duration, cut: Option<(usize, u64)>) -> Arc<Network> {
         let state = Mutex::new(Traffic {
-            random,
-            spent: Duration::ZERO,
+            pace: Pace::new(random, longest),
             of_cut: 0,
         });
-        Arc::new(Network {
-            longest,
-            cut,
-            state,
-        })
+        Arc::new(Network { cut, state })
     }
 
     /// The time of all exchanges.
     pub fn spent(&self) -> Duration {
-        hal::lock(&self.state).spent
+        hal::lock(&self.state).pace.spent()
     }
 
     /// Whether the rank has been cut off.
@@ -79,9 +72,7 @@ impl Network {
     fn pass(&self, rank: usize) -> bool {
         let (time, passes) = {
             let mut traffic = hal::lock(&self.state);
-            let most = self.longest.as_micros() as u64;
-            let time = Duration::from_micros(traffic.random.below(most + 1));
-            traffic.spent += time;
+            let time = traffic.pace.next();
             let mut passes = true;
             if let Some((cut, after)) = self.cut
                 && cut == rank

@@ -45,7 +45,7 @@ pub enum Saves {
 pub enum Trouble {
     /// Nothing.
     None,
-    /// A rank, or all of them at once, meets a fault of a process after so many points.
+    /// The process of a rank, or power for all ranks, fails after this many points of the schedule.
     Process {
         /// The rank.
         rank: usize,
@@ -60,7 +60,7 @@ pub enum Trouble {
     SlowDisk(Duration),
     /// Exchanges between hosts take up to so long.
     SlowNetwork(Duration),
-    /// A rank is cut off after so many exchanges.
+    /// The link of a rank is cut after this many exchanges.
     CutOff(usize, u64),
     /// From the n-th operation on, the disk is full.
     FullDisk(usize),

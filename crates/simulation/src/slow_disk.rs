@@ -1,5 +1,6 @@
 //! The disk of a simulated machine: its operations take virtual time.
 
+use crate::pace::Pace;
 use crate::power::disk::CutDisk;
 use checkpoint::{Disk, Stored};
 use hal::sync::{Mutex, Random, thread};
@@ -15,41 +16,23 @@ pub struct SlowDisk {
     pace: Arc<Mutex<Pace>>,
 }
 
-#[derive(Debug)]
-struct Pace {
-    random: Random,
-    /// The longest time of an operation.
-    longest: Duration,
-    spent: Duration,
-}
-
 impl SlowDisk {
     /// A disk each of whose operations takes up to `longest`.
     pub fn new(disk: CutDisk, random: Random, longest: Duration) -> SlowDisk {
-        let pace = Pace {
-            random,
-            longest,
-            spent: Duration::ZERO,
-        };
         SlowDisk {
             disk,
-            pace: Arc::new(Mutex::new(pace)),
+            pace: Arc::new(Mutex::new(Pace::new(random, longest))),
         }
     }
 
     /// The time of all operations.
     pub fn spent(&self) -> Duration {
-        hal::lock(&self.pace).spent
+        hal::lock(&self.pace).spent()
     }
 
     fn work(&self) {
-        let time = {
-            let mut pace = hal::lock(&self.pace);
-            let most = pace.longest.as_micros() as u64;
-            let time = Duration::from_micros(pace.random.below(most + 1));
-            pace.spent += time;
-            time
-        };
+        // The lock is free before the wait.
+        let time = hal::lock(&self.pace).next();
         thread::sleep(time);
     }
 }

@@ -150,7 +150,7 @@ impl Paged {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; those of the disk, after which the elements are lost.
-    pub fn arrive(&self) -> Result<()> {
+    pub fn arrive(self: &Rc<Self>) -> Result<()> {
         let Some(storage) = self.storage.upgrade() else {
             return Ok(());
         };
@@ -169,8 +169,8 @@ impl Paged {
                     }
                     Err(error) => {
                         // A block without its elements must not be read.
-                        storage.leave(Rc::new(Lost(error.clone())));
                         self.state.replace(State::Lost(error.clone()));
+                        storage.leave(self.clone());
                         Err(error)
                     }
                 }
@@ -218,18 +218,6 @@ impl Keeper for Paged {
             }
             _ => Error::invalid("a tensor", "elements that are away", "a bug of ours"),
         }
-    }
-}
-
-/// The keeper of elements that nobody has any more.
-#[derive(Debug)]
-struct Lost(Error);
-
-impl Keeper for Lost {
-    fn bring_back_at_last(self: Rc<Self>) {}
-
-    fn failure(&self) -> Error {
-        self.0.clone()
     }
 }
 

@@ -2,10 +2,10 @@
 
 use crate::{config, edit_gpt};
 use grid::Degrees;
-use std::{path::Path, sync::Arc};
+use std::{ops::Range, path::Path, sync::Arc};
 use train::{
     Config,
-    batches::Batches,
+    batches::{Batches, Rows},
     config::Precision,
     data::{Dataset, Settings, Source, TokenizerChoice},
     run::Run,
@@ -25,6 +25,35 @@ pub fn dataset(config: &Config, text: &[u8]) -> Arc<dyn Batches> {
     let source = Source::Embedded(text.repeat(2_000));
     let opened = Dataset::open(&source, &TokenizerChoice::Bytes, &settings);
     Arc::new(opened.unwrap().0)
+}
+
+/// Batches whose training rows a function of the test takes from others.
+pub struct Watched<F> {
+    /// Whose validation and fingerprint they have.
+    pub inner: Arc<dyn Batches>,
+    /// Returns the rows of a step, from the inner batches or not.
+    pub training: F,
+}
+
+impl<F> Batches for Watched<F>
+where
+    F: Fn(&dyn Batches, u64, Range<usize>) -> train::Result<Rows> + Send + Sync,
+{
+    fn training(&self, step: u64, rows: Range<usize>) -> train::Result<Rows> {
+        (self.training)(&*self.inner, step, rows)
+    }
+
+    fn validation(&self, index: usize, rows: Range<usize>) -> train::Result<Rows> {
+        self.inner.validation(index, rows)
+    }
+
+    fn num_validation_batches(&self) -> usize {
+        self.inner.num_validation_batches()
+    }
+
+    fn fingerprint(&self) -> Option<String> {
+        self.inner.fingerprint()
+    }
 }
 
 /// The configuration of a model of bytes, on a grid.

@@ -262,11 +262,9 @@ impl Plan {
         let mut all = Vec::new();
         for &optimiser in &optimiser {
             for &weights in &weights {
-                all.extend(gradients.iter().map(|&gradients| StatePlaceKinds {
-                    optimiser,
-                    weights,
-                    gradients,
-                }));
+                for &gradients in &gradients {
+                    all.push([optimiser, weights, gradients].into());
+                }
             }
         }
         all

@@ -508,15 +508,18 @@ fn check_wire(context: &Context, options: &SetOptions) -> Result<()> {
 // Ranks agree on such state in the middle of an update, and means become directions of all gradients at once.
 fn check_placement(options: &SetOptions) -> Result<()> {
     let (state, gradients) = (&options.places.optimiser, &options.places.gradients);
-    let found = match (options.codes, options.factors) {
-        (true, _) if state.is_beyond() => "8-bit codes beyond the device",
-        (_, true) if state.is_beyond() => "means of rows and columns beyond the device",
-        (_, true) if gradients.is_beyond() => {
-            "means of rows and columns, with gradients beyond the device"
+    let state_here = "a number for each weight, or state on the device";
+    let (found, needed) = match (options.codes, options.factors) {
+        (true, _) if state.is_beyond() => ("8-bit codes beyond the device", state_here),
+        (_, true) if state.is_beyond() => {
+            ("means of rows and columns beyond the device", state_here)
         }
+        (_, true) if gradients.is_beyond() => (
+            "means of rows and columns, with gradients beyond the device",
+            "a number for each weight, or gradients on the device",
+        ),
         _ => return Ok(()),
     };
-    let needed = "a number for each weight, or state on the device";
     Err(Error::invalid("optimiser state", found, needed))
 }
 

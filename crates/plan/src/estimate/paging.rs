@@ -40,12 +40,12 @@ impl Paging {
         }
     }
 
-    /// Seconds per micro-batch for which compute waits: weights come beside a forward of so many seconds, and once more beside
-    /// the backward, twice where that recomputes; gradients leave beside it, and come where an earlier micro-batch has begun them.
+    /// Seconds for which compute waits in a micro-batch whose forward and backward take these times. Weights arrive once beside the
+    /// forward and once beside the backward, or twice there if it recomputes. Gradients leave beside the backward; in every
+    /// micro-batch but the first they also arrive.
     pub(super) fn waits(
         &self,
-        forward: f64,
-        backward: f64,
+        [forward, backward]: [f64; 2],
         recompute: bool,
         micro_batches: usize,
     ) -> f64 {

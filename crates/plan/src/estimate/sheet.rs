@@ -167,8 +167,8 @@ impl<'a> Sheet<'a> {
         let micro = micro * imbalance;
         let paging = Paging::new(self.request, variant, |place| self.bandwidth(place));
         let recompute = variant.memory.all().is_some_and(|all| all.recompute);
-        let forward = micro / if recompute { 4.0 } else { 3.0 };
-        let waits = paging.waits(forward, micro - forward, recompute, variant.micro_batches);
+        let times = halves(micro, recompute);
+        let waits = paging.waits(times, recompute, variant.micro_batches);
         let micro = micro + self.moving(variant, micro) + waits;
         // A stage waits for each message, because its next work is on what its neighbour sends.
         let messages = 2.0 * message[usize::from(variant.sequence_parallel)].at(places);
@@ -263,8 +263,8 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    // Seconds per micro-batch for which a stage waits for activations that leave beside its forward, a third of its time or,
-    // with recomputation, a quarter, and that come back beside the rest. Where segments differ, each has its neighbours' time.
+    // Seconds per micro-batch for which a stage waits for activations that leave beside its forward and come back beside its
+    // backward. Where segments differ, each has its neighbours' time.
     fn moving(&self, variant: &Candidate, micro: f64) -> f64 {
         let Some(all) = variant.memory.all() else {
             let config = variant.config(self.request);
@@ -279,9 +279,9 @@ impl<'a> Sheet<'a> {
         let bytes = self.moved_bytes[usize::from(all.recompute)]
             [usize::from(variant.sequence_parallel)]
             / variant.degrees.pipeline as f64;
-        let forward = micro / if all.recompute { 4.0 } else { 3.0 };
         let seconds = bytes / bandwidth;
-        (seconds - forward).max(0.0) + (seconds - (micro - forward)).max(0.0)
+        let shown = halves(micro, all.recompute).map(|time| (seconds - time).max(0.0));
+        shown.iter().sum()
     }
 
     // Gradient reduction. All but the last bucket overlap the backward of a micro-batch, about two thirds of its time. Then
@@ -342,6 +342,12 @@ impl<'a> Sheet<'a> {
         let moved = elements * beyond_bytes(self.request);
         moved / bandwidth + kernels / 2.0
     }
+}
+
+// The times of forward and backward in that of a micro-batch: forward is a third or, with recomputation, a quarter.
+fn halves(micro: f64, recompute: bool) -> [f64; 2] {
+    let forward = micro / if recompute { 4.0 } else { 3.0 };
+    [forward, micro - forward]
 }
 
 // By recomputation and sequence parallelism, the bytes of activations that leave in a micro-batch.

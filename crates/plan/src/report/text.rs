@@ -96,8 +96,8 @@ fn how(plan: &Plan, outcome: &Outcome) -> String {
         PlaceKind::Host => words.push(format!("{what} on the host")),
         PlaceKind::Files => words.push(format!("{what} in files")),
     };
-    for (what, its_place) in chosen.places.named() {
-        place(what, its_place);
+    for (key, its_place) in chosen.places.named() {
+        place(key.trim_start_matches("placement."), its_place);
     }
     if let Some(all) = chosen.memory.all() {
         place("activations", all.place);

@@ -19,7 +19,7 @@ pub enum FaultKind {
     /// The process dies, once all of its threads wait. A thread that works for others in their common memory does not die there:
     /// no real one can without taking the others along.
     Kill,
-    /// The process is stopped for this long, and its clock goes on.
+    /// The process is stopped for this long; its clock runs on.
     Stop(Duration),
     /// The clock of the process jumps ahead, as after the whole machine was suspended.
     Jump(Duration),

@@ -191,7 +191,7 @@ fn a_killed_process_never_runs_again() {
             thread::sleep(Duration::from_secs(100));
             steps.load(SeqCst)
         });
-        // It dies in the first wait that it begins after so many points.
+        // The fault is due after these points, and strikes when the process next waits.
         assert_eq!(
             steps,
             after.div_ceil(3).clamp(1, 20),

@@ -14,7 +14,7 @@ std::thread_local! {
 #[derive(Debug)]
 pub(super) struct Shared {
     core: Mutex<Core>,
-    /// Tells the thread outside that the simulation is over.
+    /// Wakes the thread that started the simulation, at its end.
     over: (Mutex<bool>, Condvar),
 }
 

@@ -84,22 +84,13 @@ impl Order {
         (self.length - 1) / self.context
     }
 
-    /// That a range of sequences lies in the global batch.
+    /// As [`check_range`], for its own global batch.
     pub(super) fn check_range(
         &self,
         operation: &'static str,
         range: &Range<usize>,
     ) -> Result<(), Error> {
-        let (start, end, global_batch) = (range.start, range.end, self.global_batch);
-        match start <= end && end <= global_batch {
-            true => Ok(()),
-            false => Err(Error::BatchRange {
-                operation,
-                start,
-                end,
-                global_batch,
-            }),
-        }
+        check_range(operation, range, self.global_batch)
     }
 
     /// The window at that position in epoch mode.
@@ -123,6 +114,24 @@ pub fn validation_start(sequence: usize, total: usize, context: usize, length: u
     let last_start = (length - context - 1) as u128;
     let place = (sequence % total.max(1)) as u128;
     (place * last_start / total.saturating_sub(1).max(1) as u128) as usize
+}
+
+/// That a range of sequences lies in the global batch.
+pub(super) fn check_range(
+    operation: &'static str,
+    range: &Range<usize>,
+    global_batch: usize,
+) -> Result<(), Error> {
+    let (start, end) = (range.start, range.end);
+    match start <= end && end <= global_batch {
+        true => Ok(()),
+        false => Err(Error::BatchRange {
+            operation,
+            start,
+            end,
+            global_batch,
+        }),
+    }
 }
 
 #[cfg(test)]

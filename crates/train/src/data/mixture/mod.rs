@@ -7,7 +7,8 @@ mod quotas;
 use std::ops::Range;
 
 use super::dataset::{Part, at_least_one, cut, same_vocabulary};
-use super::{Batch, Corpus, Error, Order, OrderMode, Result, Settings, random, validation_start};
+use super::order::check_range;
+use super::{Batch, Corpus, Order, OrderMode, Result, Settings, random, validation_start};
 use crate::batches::{Batches, Rows};
 use quotas::Quotas;
 
@@ -55,7 +56,7 @@ impl Mixture {
     /// Mixes corpora by their weights. Without a corpus for validation, the last part of each is kept for it.
     ///
     /// # Errors
-    /// [`Error::Bound`] for weights that cannot be; otherwise as [`Dataset::split`](super::Dataset::split) and
+    /// [`Error::Bound`](super::Error::Bound) for weights that cannot be; otherwise as [`Dataset::split`](super::Dataset::split) and
     /// [`Dataset::pair`](super::Dataset::pair).
     pub fn new(
         corpora: Vec<(Corpus, f64)>,
@@ -117,7 +118,7 @@ impl Mixture {
     /// That a mixture may have these weights.
     ///
     /// # Errors
-    /// [`Error::Bound`].
+    /// [`Error::Bound`](super::Error::Bound).
     pub fn check_weights(weights: &[f64]) -> Result<()> {
         Quotas::new(weights).map(drop)
     }
@@ -149,7 +150,7 @@ impl Mixture {
     /// # Errors
     /// As [`Dataset::batch`](super::Dataset::batch).
     pub fn batch(&self, step: u64, range: Range<usize>) -> Result<Batch> {
-        self.check_range("batch", &range)?;
+        check_range("batch", &range, self.global_batch)?;
         let mut batch = Batch::of(range.len(), self.context);
         let first = u128::from(step) * self.global_batch as u128;
         for row in range {
@@ -165,7 +166,7 @@ impl Mixture {
     /// # Errors
     /// As [`batch`](Mixture::batch).
     pub fn validation_batch(&self, batch_index: usize, range: Range<usize>) -> Result<Batch> {
-        self.check_range("validation_batch", &range)?;
+        check_range("validation_batch", &range, self.global_batch)?;
         let mut batch = Batch::of(range.len(), self.context);
         let total = self.validation_batches as u128 * self.global_batch as u128;
         let totals = self.validation_quotas.before(total);
@@ -178,19 +179,6 @@ impl Mixture {
             part.extend_batch(start, self.context, &mut batch)?;
         }
         Ok(batch)
-    }
-
-    fn check_range(&self, operation: &'static str, range: &Range<usize>) -> Result<()> {
-        let (start, end, global_batch) = (range.start, range.end, self.global_batch);
-        match start <= end && end <= global_batch {
-            true => Ok(()),
-            false => Err(Error::BatchRange {
-                operation,
-                start,
-                end,
-                global_batch,
-            }),
-        }
     }
 }
 
