@@ -30,7 +30,7 @@ pub fn memory(request: &Request, candidate: &Candidate) -> f64 {
     } else {
         (number, 0.0)
     };
-    // Of what is beyond the device, two pieces or two buckets are on it, which the bound leaves out.
+    // Of what is beyond the device, two pieces or a few buckets are on it, which the bound leaves out.
     let on_device = |place: PlaceKind, bytes: f64| match place {
         PlaceKind::Device => bytes,
         PlaceKind::Host | PlaceKind::Files => 0.0,
