@@ -70,8 +70,9 @@ pub enum Error {
     },
     /// No candidate fits the devices' memory.
     #[error(
-        "{model} does not fit {devices} devices of {machine} with {:.1} GiB each{}",
-        *device_bytes as f64 / f64::from(1 << 30),
+        "{model} does not fit {devices} devices of {machine} with {} each{}{}",
+        gib(*device_bytes),
+        host_bytes.map_or(String::new(), |bytes| format!(" and {} of the host's memory", gib(bytes))),
         remedy(*devices, *enough, *most)
     )]
     OutOfReach {
@@ -83,6 +84,8 @@ pub enum Error {
         machine: String,
         /// Bytes that a job can use on each device.
         device_bytes: usize,
+        /// Bytes of the host's memory that it can use for each device, if they are known.
+        host_bytes: Option<usize>,
         /// The smallest number of devices that would do: equal to `devices` if only the requested grid stands in the way,
         /// `None` if the machine is too small.
         enough: Option<usize>,
@@ -150,6 +153,10 @@ impl From<Error> for train::Error {
     }
 }
 
+fn gib(bytes: usize) -> String {
+    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
+}
+
 fn remedy(devices: usize, enough: Option<usize>, most: usize) -> String {
     match enough {
         Some(enough) if enough == devices => {
@@ -170,6 +177,7 @@ mod tests {
             devices: 8,
             machine: "perlmutter".into(),
             device_bytes: 39 << 30,
+            host_bytes: Some(60 << 30),
             enough: Some(16),
             most: 6144,
         }
@@ -213,7 +221,7 @@ mod tests {
         let told = too_small().to_string();
         assert_eq!(
             told,
-            "gpt-40b does not fit 8 devices of perlmutter with 39.0 GiB each; it needs at least 16"
+            "gpt-40b does not fit 8 devices of perlmutter with 39.0 GiB each and 60.0 GiB of the host's memory; it needs at least 16"
         );
         assert_eq!(remedy(8, None, 64), ", nor all 64 devices of the machine");
     }

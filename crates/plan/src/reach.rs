@@ -71,6 +71,7 @@ pub(crate) fn out_of_reach(request: &Request) -> Error {
         devices: request.devices,
         machine: machine.name.clone(),
         device_bytes: request.memory_bytes(),
+        host_bytes: request.host_memory_bytes(),
         enough,
         most: machine.nodes * machine.devices_per_node,
     }
@@ -94,14 +95,15 @@ fn fits(request: &Request, is_late: bool) -> bool {
     let shapes = enumerate::grids(request)
         .into_iter()
         .flat_map(|degrees| enumerate::shapes(request, degrees));
-    let room = request.memory_bytes() as f64;
-    let bounded = shapes.map(|shape| {
-        (
-            estimate::memory(request, &shape),
-            Candidate { order, ..shape },
-        )
-    });
-    let mut lean: Vec<_> = bounded.filter(|(bytes, _)| *bytes <= room).collect();
+    let bounded = shapes
+        .filter(|shape| estimate::fits(request, shape))
+        .map(|shape| {
+            (
+                estimate::memory(request, &shape),
+                Candidate { order, ..shape },
+            )
+        });
+    let mut lean: Vec<_> = bounded.collect();
     lean.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     lean.iter().take(LEANEST).any(|(_, candidate)| {
         let (request, candidate) = short(request, candidate);

@@ -312,6 +312,11 @@ impl Request {
         self.memory_limit.map_or(all, |limit| limit.min(all))
     }
 
+    /// Bytes of the host's memory that each rank may take, if they are known; `None` where ranks compute on hosts.
+    pub(crate) fn host_memory_bytes(&self) -> Option<usize> {
+        self.machine.device.host_memory_bytes()
+    }
+
     /// The same request, where activations may be wherever a search over segments may put them: what fits some grid only with
     /// them there is found.
     pub(crate) fn with_open_activations(&self) -> Request {

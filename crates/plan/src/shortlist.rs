@@ -105,9 +105,8 @@ impl OfGrid {
     fn new(request: &Request, degrees: Degrees, orders: &[AxisOrder], kept: usize) -> OfGrid {
         let distances = Distances::new(&degrees, orders);
         let shapes = enumerate::shapes(request, degrees);
-        let room = request.memory_bytes() as f64;
         let num_candidates = shapes.len() * distances.orders().len();
-        let fits = |shape: &Candidate| estimate::memory(request, shape) <= room;
+        let fits = |shape: &Candidate| estimate::fits(request, shape);
         let fitting: Vec<_> = shapes.into_iter().filter(fits).collect();
         let num_fitting = fitting.len() * distances.orders().len();
         OfGrid {

@@ -1,13 +1,17 @@
 //! Models that do not fit the memory of their devices.
 
-use fascicle_plan::{Candidate, Plan, Request, StatePlaceKinds, search};
+use fascicle_plan::{Candidate, Plan, Request, StatePlaceKinds, estimate, search};
 use grid::machine::Machine;
 use std::time::Duration;
 use train::config::PlaceKind;
 
-/// A model of 20 billion parameters on one node of A100 with 40 GB each.
+/// A model of 10 billion parameters on one node of A100 with 40 GB each.
 fn request() -> Request {
-    let (name, config) = fascicle_plan::model::find("gpt-20b", &families::families()).unwrap();
+    named("gpt-10b")
+}
+
+fn named(model: &str) -> Request {
+    let (name, config) = fascicle_plan::model::find(model, &families::families()).unwrap();
     Request {
         batch: 8,
         budget: Duration::from_secs(4),
@@ -38,10 +42,32 @@ fn what_does_not_fit_the_devices_is_planned_with_the_host() {
     assert!(refused.contains("it needs at least"), "{refused}");
     let plan = search(&request).unwrap();
     assert!(!plan.best.is_empty());
+    let on_host = request.machine.device.host_memory_bytes().unwrap();
     for (outcome, places) in plan.best.iter().zip(places(&plan)) {
         assert!(outcome.memory() <= request.machine.device.memory_bytes());
+        let there = estimate::on_host(&request, &outcome.candidate);
+        assert!(there + outcome.snapshot_bytes() as f64 <= on_host as f64);
         assert_ne!(places, (StatePlaceKinds::DEVICE, PlaceKind::Device));
     }
+}
+
+#[test]
+fn what_the_host_has_no_room_for_is_out_of_reach() {
+    let request = named("gpt-40b");
+    let refused = search(&request).unwrap_err().to_string();
+    assert!(
+        refused.starts_with(
+            "gpt-40b does not fit 4 devices of perlmutter with 36.9 GiB each and 60.0 GiB of the host's memory; it needs at least "
+        ),
+        "{refused}"
+    );
+    let mut machine = (*request.machine).clone();
+    machine.device.host_memory_gib = None;
+    let roomy = Request {
+        machine: machine.into(),
+        ..request
+    };
+    assert!(!search(&roomy).unwrap().best.is_empty());
 }
 
 #[test]

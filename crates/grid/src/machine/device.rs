@@ -35,6 +35,10 @@ pub struct Device {
     pub collective_share: Quantity,
     /// Bandwidth between host and device, in GB/s.
     pub host_gbps: Quantity,
+    /// Memory of a node's host for each of its devices, in GiB, less what the system takes; `None` if it is not known, and
+    /// where the devices are the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_memory_gib: Option<Quantity>,
     /// Bandwidth between files on a node's own disks and each of its devices while all devices of the node use them, in GB/s
     /// of the slower direction; `None` if it is not known, or the nodes have no such disks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,6 +70,12 @@ impl Device {
     /// Bytes available to a program.
     pub fn memory_bytes(&self) -> usize {
         ((self.memory_gib.value - self.reserved_gib.value) * f64::from(1 << 30)) as usize
+    }
+
+    /// Bytes of the host's memory that a program on the device may take, if they are known.
+    pub fn host_memory_bytes(&self) -> Option<usize> {
+        let gib = self.host_memory_gib.as_ref()?;
+        Some((gib.value * f64::from(1 << 30)) as usize)
     }
 
     /// Advertised peak in flop/s of an element type; 16-bit types stand in for each other.
@@ -110,15 +120,15 @@ impl Device {
             ("device.launch.device_us".into(), &self.launch.device_us),
             ("device.host_gbps".into(), &self.host_gbps),
         ];
+        let optional = [
+            ("device.host_memory_gib", &self.host_memory_gib),
+            ("device.files_gbps", &self.files_gbps),
+            ("device.shared_cores", &self.shared_cores),
+        ];
         all.extend(
-            self.shared_cores
-                .iter()
-                .map(|cores| ("device.shared_cores".into(), cores)),
-        );
-        all.extend(
-            self.files_gbps
-                .iter()
-                .map(|files| ("device.files_gbps".into(), files)),
+            optional
+                .into_iter()
+                .filter_map(|(key, value)| Some((key.into(), value.as_ref()?))),
         );
         all.extend(
             self.peak_tflops

@@ -10,8 +10,36 @@ use parallel::{
 use std::ops::Range;
 use train::config::{PlaceKind, Precision};
 
+/// Whether the lower bounds of what a rank holds are within the device's memory, and within the host's.
+pub fn fits(request: &Request, candidate: &Candidate) -> bool {
+    memory(request, candidate) <= request.memory_bytes() as f64
+        && request
+            .host_memory_bytes()
+            .is_none_or(|room| host_memory(request, candidate) <= room as f64)
+}
+
 /// A lower bound on the bytes of the fullest rank. The order of axes does not matter.
 pub fn memory(request: &Request, candidate: &Candidate) -> f64 {
+    let lines = line_bytes(request) / candidate.degrees.pipeline as f64;
+    state(request, candidate, PlaceKind::Device) + lines + activations(request, candidate)
+}
+
+/// A lower bound on the bytes of the host's memory that a rank takes: for what is there instead of on the device, and for copies for
+/// checkpoints.
+pub fn host_memory(request: &Request, candidate: &Candidate) -> f64 {
+    on_host(request, candidate) + copies(request)
+}
+
+/// Bytes of a rank that are on the host instead of on the device, if all stages have as much: weights, gradients, the optimiser's
+/// state and activations.
+pub fn on_host(request: &Request, candidate: &Candidate) -> f64 {
+    let moved = moved_bytes(request, candidate, PlaceKind::Host);
+    state(request, candidate, PlaceKind::Host) + waiting(candidate) * moved
+}
+
+// Weights, gradients and the optimiser's state that are in a place. Of what is beyond the device, two pieces or a few buckets are
+// on it, which the bound leaves out.
+fn state(request: &Request, candidate: &Candidate, place: PlaceKind) -> f64 {
     let (number, copy) = match request.precision {
         Precision::F64 => (8.0, 0.0),
         Precision::F32 => (4.0, 0.0),
@@ -30,25 +58,32 @@ pub fn memory(request: &Request, candidate: &Candidate) -> f64 {
     } else {
         (number, 0.0)
     };
-    // Of what is beyond the device, two pieces or a few buckets are on it, which the bound leaves out.
-    let on_device = |place: PlaceKind, bytes: f64| match place {
-        PlaceKind::Device => bytes,
-        PlaceKind::Host | PlaceKind::Files => 0.0,
-    };
-    let places = candidate.places;
-    let of_optimiser = on_device(places.optimiser, (updated + state_bytes(request)) / state);
-    let lines = line_bytes(request) / candidate.degrees.pipeline as f64;
     // The first two stages have one version of the gradients.
     let versions = match candidate.schedule.delays_gradients() {
         true => 2.0,
         false => 1.0,
     };
-    let trained = on_device(places.gradients, number / gradients) + of_optimiser;
-    let per_parameter =
-        on_device(places.weights, versions * read) + trained * trained_share(request);
+    let there = |its_place: PlaceKind, bytes: f64| if its_place == place { bytes } else { 0.0 };
+    let places = candidate.places;
+    let trained = there(places.gradients, number / gradients)
+        + there(places.optimiser, (updated + state_bytes(request)) / state);
+    let per_parameter = there(places.weights, versions * read) + trained * trained_share(request);
     per_parameter * parameters(request, &candidate.degrees)
-        + lines
-        + activations(request, candidate)
+}
+
+// Bytes of the host's memory that a rank's copies of weights and state for checkpoints take, if all ranks write as much.
+fn copies(request: &Request) -> f64 {
+    let (dtype, trained) = (request.precision.dtype(), trained_share(request));
+    let of_trained = dtype.accumulator().bytes() as f64 + state_bytes(request);
+    let bytes = trained * of_trained + (1.0 - trained) * dtype.bytes() as f64;
+    let num_copies = request.training().checkpoint_copies() as f64;
+    num_copies * bytes * request.work.num_parameters() as f64 / request.devices as f64
+}
+
+// The share of all activations of a micro-batch that a rank holds at a time.
+fn waiting(candidate: &Candidate) -> f64 {
+    let stages = candidate.degrees.pipeline;
+    candidate.micro_batches.min(stages) as f64 / stages as f64
 }
 
 /// Bytes of the optimiser's state per element of the model, on average. Where state is kept as codes, a lower bound: without
@@ -134,7 +169,6 @@ fn activations(request: &Request, candidate: &Candidate) -> f64 {
     let (work, degrees) = (&*request.work, &candidate.degrees);
     let (size, accumulated) = sizes(request);
     let rows = candidate.local_sequences(request.batch) as f64;
-    let waits = candidate.micro_batches.min(degrees.pipeline) as f64 / degrees.pipeline as f64;
     let whole = |parameters: usize| parameters as f64 / (degrees.x * degrees.y) as f64;
     let units = units(work, candidate);
     let mut held = 0.0;
@@ -177,7 +211,7 @@ fn activations(request: &Request, candidate: &Candidate) -> f64 {
             0.0
         };
     }
-    size * (waits * held + largest)
+    size * (waiting(candidate) * held + largest)
 }
 
 // Bytes of an element, and elements that one of the accumulator type takes.

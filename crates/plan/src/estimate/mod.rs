@@ -18,7 +18,7 @@ mod sheet;
 mod stages;
 
 pub(crate) use distances::{ANY, Distances};
-pub use memory::memory;
+pub use memory::{fits, host_memory, memory, on_host};
 pub(crate) use sheet::Sheet;
 
 use crate::{Candidate, Request};

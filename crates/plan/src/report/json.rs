@@ -1,7 +1,7 @@
 //! A plan as JSON.
 
 use super::{notes, shares};
-use crate::{Outcome, Plan, Request};
+use crate::{Outcome, Plan, Request, estimate};
 use serde_json::{Value, json};
 
 /// The plan with `candidates`, best first, each with its grid, time, speed and memory.
@@ -51,6 +51,10 @@ fn candidate(request: &Request, outcome: &Outcome) -> Value {
         "pflops": outcome.flops / 1e15,
         "percent_of_peak": outcome.percent_of_peak,
         "memory_gib": outcome.memory() as f64 / f64::from(1 << 30),
+        "on_host_gib": match request.is_on_hosts() {
+            true => 0.0,
+            false => estimate::on_host(request, chosen) / f64::from(1 << 30),
+        },
         "checkpoint_copy_gib": outcome.snapshot_bytes() as f64 / f64::from(1 << 30),
         "time": shares(outcome),
     })

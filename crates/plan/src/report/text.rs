@@ -1,7 +1,7 @@
 //! A plan in words and columns.
 
 use super::{Share, notes, shares};
-use crate::{Outcome, Plan, SegmentChoices, memory::in_words, search::SHOWN};
+use crate::{Outcome, Plan, SegmentChoices, estimate, memory::in_words, search::SHOWN};
 use parallel::data::Sharding;
 use std::fmt::Write;
 use train::config::PlaceKind;
@@ -12,7 +12,7 @@ pub fn text(plan: &Plan) -> String {
     text += &table(plan);
     if let Some(best) = plan.best.first() {
         text += &time(best);
-        text += &copies(plan, best);
+        text += &on_host(plan, best);
     }
     if let [best, next, ..] = plan.best.as_slice() {
         text += &comparison(best, next);
@@ -146,15 +146,26 @@ fn time(best: &Outcome) -> String {
     text
 }
 
-// The host's memory that checkpoints take while they are written.
-fn copies(plan: &Plan, best: &Outcome) -> String {
-    let gib = best.snapshot_bytes() as f64 / f64::from(1 << 30);
-    match plan.request.is_on_hosts() {
-        true => format!("of its memory, {gib:.2} GiB per rank are for copies for checkpoints\n"),
-        false => {
-            format!("copies for checkpoints take {gib:.2} GiB of the host's memory per rank\n")
+// The host's memory that checkpoints take while they are written, and what is there instead of on the device.
+fn on_host(plan: &Plan, best: &Outcome) -> String {
+    let (request, gib) = (&plan.request, f64::from(1 << 30));
+    let copies = best.snapshot_bytes() as f64 / gib;
+    if request.is_on_hosts() {
+        return format!("of its memory, {copies:.2} GiB per rank are for copies for checkpoints\n");
+    }
+    let mut text =
+        format!("copies for checkpoints take {copies:.2} GiB of the host's memory per rank");
+    let there = estimate::on_host(request, &best.candidate) / gib;
+    if there > 0.0 {
+        let _ = write!(
+            text,
+            ", what is there instead of on the device {there:.2} GiB"
+        );
+        if let Some(room) = request.host_memory_bytes() {
+            let _ = write!(text, ", of {:.1} GiB", room as f64 / gib);
         }
     }
+    text + "\n"
 }
 
 // The part that slows the runner-up most, compared with the best one.

@@ -67,6 +67,7 @@ fn unmeasured(path: &Path, cores: usize) -> Machine {
         memory_gbps: one(),
         peak_tflops: BTreeMap::new(),
         slowest: Quantity::measured(1.0, "ranks of one host"),
+        host_memory_gib: None,
         files_gbps: None,
         shared_cores: Some(Quantity::measured(
             cores as f64,
