@@ -23,7 +23,7 @@ run-specific factors. The published figures, with their settings and sources, ar
 
 AxoNN's runs recomputed every layer, gathered weights ahead in forward and backward, kept them from the recomputed forward to
 the backward of a layer, reduced gradients after backward, tensor by tensor, and had no pipeline. Their grids are not published,
-so the best grid that the planner finds stands for them. The run of 160B came before the group tuned its GEMMs, so it is
+so the best grid that the planner finds stands for them. One run of 160B came before the group tuned its GEMMs, so it is
 predicted as `--untuned`. Attention stored its scores in the programs of Megatron-LM and MT-NLG (`--stored-scores`). One of them
 recomputed attention alone, and spread its vectors over X.
 
@@ -38,7 +38,10 @@ pipeline.
 
 For Alps, one step is published, without its batch or its grid. Its 6,144 devices divide the batch that we assume only if a
 tensor-parallel axis has a factor of 3. The rates of GEMMs on Perlmutter, Alps and Selene are fitted, one number for each machine;
-the network of Frontier is measured.
+the network of Frontier is measured but for rings with one rank on each node, whose bandwidth is fitted, one number for the runs of
+160B and 320B. With an eighth of the bandwidth that was measured for rings through several devices of a node, weights gathered over Z
+would take longer than the compute beside them on 16,384 GCDs already, where the group lost little. Each of eight such rings leaves its
+node by the adapter of its own device, and uses no link inside the node.
 ";
 
 const IMPROVEMENTS: &str = "
