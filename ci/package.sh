@@ -6,10 +6,10 @@
 set -euo pipefail
 target=${CARGO_TARGET_DIR:-$PWD/target}
 packed=$target/package unpacked=$target/unpacked
-rm -rf "$packed" "$unpacked"
+source ci/release/packaging.sh
+rm -rf "$unpacked"
 mkdir -p "$unpacked"
-cargo package --quiet --offline --allow-dirty --no-verify --workspace \
-  --exclude fascicle-testkit --exclude fascicle-emulator --exclude fascicle-interleavings --exclude fascicle-simulation 2>&1 | { grep -v '^warning: ignoring test' || true; }
+pack "$target" --allow-dirty
 {
   printf '[workspace]\nresolver = "3"\nmembers = ["fascicle*"]\n[profile.dev]\ndebug = "line-tables-only"\n[patch.crates-io]\n'
   for archive in "$packed"/*.crate; do
