@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every published package builds from its packaged files, reaches nothing outside them, and carries the licences.
+# Every published package builds from its packaged files, reaches nothing outside them, and carries the licences and a README.
 # The packages are made as `cargo publish` makes them, unpacked into their own workspace, and checked there with all
 # features except MPI's, with their examples and packaged tests. Cargo's own verification is unsuitable here: it
 # takes four times as long, and it keeps the packages of one version from one run to the next.
@@ -15,7 +15,7 @@ pack "$target" --allow-dirty
   for archive in "$packed"/*.crate; do
     tar --extract --touch --gzip --file "$archive" --directory "$unpacked"
     folder=$(basename "$archive" .crate)
-    for file in LICENSE-MIT LICENSE-APACHE; do
+    for file in LICENSE-MIT LICENSE-APACHE README.md; do
       test -s "$unpacked/$folder/$file" || { printf '%s packs no %s\n' "$folder" "$file" >&2; exit 1; }
     done
     printf '%s = { path = "%s" }\n' "${folder%-*}" "$folder"

@@ -3,6 +3,22 @@
 //! 3D tensor parallelism, pipelining and hybrid data parallelism are each written once, over a seam that each
 //! vendor implements. This crate re-exports the parts; [`prelude`] is what most programs need.
 //!
+//! It is for authors of models and trainers in Rust, who write a model once and train it on any grid of ranks: on a laptop, where
+//! ranks are threads, or on a cluster. Its program `fascicle` trains GPT-2 and Llama without a line of code. Begin with
+//! [Your first model](https://github.com/fascicle-rs/fascicle/blob/main/docs/first-model.md); the manual's
+//! [contents](https://github.com/fascicle-rs/fascicle/blob/main/docs/SUMMARY.md) list the rest.
+//!
+//! | to | see |
+//! |---|---|
+//! | write a model | [`nn`], [`parallel::Model`] |
+//! | train it | [`train::Trainer`], [`train::batches::Batches`] |
+//! | start ranks | [`job()`], [`launch()`](launch::launch), [`grid::Grid`] |
+//! | bring a trainer of your own | [`collective`] |
+//! | prove a model on every grid | `testing::check`, with the feature `testing` |
+//! | choose a grid | `plan::plan`, with the feature `plan` |
+//! | add a layer or an operation | [`tensor`](mod@tensor), [`parallel`] |
+//! | add a vendor | [`hal`] |
+//!
 //! ```
 //! use fascicle::prelude::*;
 //!

@@ -1,5 +1,9 @@
 //! Device code objects for NVIDIA, built by nvcc and embedded.
 //!
+//! Only `fascicle-cuda` uses it. To train on a GPU, begin with the crate `fascicle`, its feature `cuda`, and
+//! [GPUs](https://github.com/fascicle-rs/fascicle/blob/main/docs/gpus.md) in the manual of
+//! [Fascicle](https://github.com/fascicle-rs/fascicle).
+//!
 //! The build looks for nvcc in `FASCICLE_NVCC`, `CUDA_HOME` and the search path. Without nvcc the list is empty, and a
 //! warning says where the build looked. `FASCICLE_CUDA_ARCHS` names the architectures, by default those of
 //! `80;90;compute_90` that nvcc knows.

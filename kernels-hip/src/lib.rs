@@ -1,5 +1,9 @@
 //! Device code objects for AMD, built by hipcc and embedded.
 //!
+//! Only `fascicle-rocm` uses it. To train on a GPU, begin with the crate `fascicle`, its feature `rocm`, and
+//! [GPUs](https://github.com/fascicle-rs/fascicle/blob/main/docs/gpus.md) in the manual of
+//! [Fascicle](https://github.com/fascicle-rs/fascicle).
+//!
 //! The build looks for hipcc in `FASCICLE_HIPCC`, `ROCM_PATH` and the search path. Without hipcc the list is empty, and
 //! a warning says where the build looked. `FASCICLE_HIP_ARCHS` names the architectures, by default those
 //! of `gfx90a;gfx942` that hipcc knows.

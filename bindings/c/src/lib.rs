@@ -1,5 +1,8 @@
 //! Grids and collectives for C: the functions of `include/fascicle.h`, which documents them, over `fascicle::collective`.
 //!
+//! Begin with [Trainers of your own](https://github.com/fascicle-rs/fascicle/blob/main/docs/other-trainers.md#c-c-fortran)
+//! in the manual of [Fascicle](https://github.com/fascicle-rs/fascicle).
+//!
 //! Each function converts its arguments, calls the library, and keeps an error as text for `fascicle_error`. Nothing unwinds into
 //! the caller.
 

@@ -1,5 +1,9 @@
 //! Checkpoints: tensors on disk, independent of layout, so that any grid reads what any other wrote.
 //!
+//! This crate is for tools that read or write the checkpoints of [Fascicle](https://github.com/fascicle-rs/fascicle), or that
+//! save state of their own in this form. A trainer saves through the crate `fascicle`. Begin with
+//! [Checkpoints](https://github.com/fascicle-rs/fascicle/blob/main/docs/checkpoints.md) in its manual.
+//!
 //! `step-00000120/` holds one safetensors file per writing rank and a `manifest.json`. A tensor has a global
 //! name, a global shape and an element type. Every file holds boxes of global tensors, and the boxes of all
 //! files together tile each tensor exactly once. The manifest lists the location of every box, and carries the

@@ -1,5 +1,10 @@
 //! The program `fascicle`, over whichever vendors it is given.
 //!
+//! This crate is for programs that are `fascicle` with vendors, launchers or families of their own: fill a [`Registry`] and call
+//! [`main`]. To train, install the crate `fascicle` instead, and begin with [Your first
+//! model](https://github.com/fascicle-rs/fascicle/blob/main/docs/first-model.md) in the manual of
+//! [Fascicle](https://github.com/fascicle-rs/fascicle).
+//!
 //! Read in this order: [`main`] (arguments in, exit status out), `commands` (one file for each), `overrides`
 //! and `sets` (flags that override a configuration), `inputs` and `corpus` (a checked configuration, and where its
 //! text comes from), `recovery` (what the nodes of a run have kept), `launcher` and `ranks` (what starts and runs the ranks), `report`, `progress` and `ending` (what a person sees of a run),

@@ -1,6 +1,10 @@
 //! Collectives for programs that bring their own memory: vectors, slices, or another framework's buffers. No model, layer or
 //! tensor of this library is needed.
 //!
+//! This crate is for trainers that exist already. The crate `fascicle` re-exports it as `fascicle::collective`. Begin with
+//! [Trainers of your own](https://github.com/fascicle-rs/fascicle/blob/main/docs/other-trainers.md) in the manual of
+//! [Fascicle](https://github.com/fascicle-rs/fascicle).
+//!
 //! [`AxisGroup`] runs collectives over the ranks of one or several axes of the grid, on slices in place, or on memory of a device.
 //! [`GradientReducer`] sums gradients over replicas while backward still runs, in buckets, and checks that all ranks push the same
 //! gradients in the same order. [`ParameterShards`] divides parameters over replicas, for an optimiser whose state each rank holds
@@ -8,6 +12,24 @@
 //!
 //! On the CPU no element is copied: collectives work in the memory that they are given. Other devices copy slices to their memory
 //! and back; pass them memory of the device instead ([`Tensor::from_memory`], [`Device::adopt_stream`](tensor::Device::adopt_stream)).
+//!
+//! Four ranks sum along one axis of their grid:
+//!
+//! ```
+//! use fascicle_collective::{AxisGroup, Error, ReduceOp};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Four ranks as threads, two along X and two along Data.
+//! let sums = job::Job::new([cpu::driver()]).grid("x=2,data=2")?.run(|context| {
+//!     let mut numbers = [context.world().rank() as f32, 1.0];
+//!     AxisGroup::named(context, "data")?.all_reduce(&mut numbers, ReduceOp::Sum)?;
+//!     Ok::<_, Error>(numbers)
+//! })?;
+//! // Ranks 0 and 2 are one group, 1 and 3 the other.
+//! assert_eq!(sums, [[2.0, 2.0], [4.0, 2.0], [2.0, 2.0], [4.0, 2.0]]);
+//! # Ok(())
+//! # }
+//! ```
 
 #![forbid(unsafe_code)]
 

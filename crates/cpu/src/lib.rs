@@ -1,5 +1,9 @@
 //! The reference vendor: SIMD kernels, GEMMs, and collectives between threads of one process.
 //!
+//! A program that runs on processors alone may name it; the crate `fascicle` has it among its vendors. To train, begin with that
+//! crate and [Your first model](https://github.com/fascicle-rs/fascicle/blob/main/docs/first-model.md), the first chapter of the
+//! manual of [Fascicle](https://github.com/fascicle-rs/fascicle). To write a vendor, read this one beside `fascicle-hal`.
+//!
 //! The host is the device. [`open`] gives a rank its share of the machine. Ranks are threads of one process, or
 //! processes that supply a transport, and each opens its own device. Read in this order: [`device`],
 //! [`memory`], [`stream`] and [`collectives`] (how ranks work together); [`pool`], [`element`] and [`view`]

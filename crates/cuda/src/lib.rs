@@ -1,5 +1,9 @@
 //! The CUDA vendor: tables of the driver, cuBLAS and NCCL, opened at run time.
 //!
+//! A program gets it from the crate `fascicle` with the feature `cuda`, and names it only to pass its driver to a job. Begin with
+//! [GPUs](https://github.com/fascicle-rs/fascicle/blob/main/docs/gpus.md) in the manual of
+//! [Fascicle](https://github.com/fascicle-rs/fascicle).
+//!
 //! crates/gpu holds everything that CUDA and HIP share, including the signatures of functions. This crate adds what is
 //! NVIDIA's own: the names and numbers of each library, the calls that HIP makes differently ([`mod@driver`]), and where to
 //! look for the libraries.

@@ -1,5 +1,9 @@
 //! What CUDA and HIP share, written once over tables of functions.
 //!
+//! Only `fascicle-cuda` and `fascicle-rocm` use it. To train on a GPU, begin with the crate `fascicle`, its features `cuda` and
+//! `rocm`, and [GPUs](https://github.com/fascicle-rs/fascicle/blob/main/docs/gpus.md) in the manual of
+//! [Fascicle](https://github.com/fascicle-rs/fascicle).
+//!
 //! A vendor crate fills [`table`] from its libraries and calls [`open`], which returns a `hal::Device`. Read in this
 //! order: [`table`], [`options`], `context`, `device`, `stream`, `event`, `kernels` over [`lower`], `custom`, `matmul`,
 //! `collectives`, `graph`.

@@ -1,6 +1,10 @@
 //! The process grid as pure arithmetic: the position of each rank, its communication partners, and its pieces
 //! of tensors.
 //!
+//! This crate is for programs that divide tensors over ranks, with or without the rest of
+//! [Fascicle](https://github.com/fascicle-rs/fascicle). The crate `fascicle` re-exports it as `fascicle::grid`. Begin with [Grids
+//! and what they cost](https://github.com/fascicle-rs/fascicle/blob/main/docs/grids.md) in the manual.
+//!
 //! Read in this order: [`Axis`], [`Degrees`], [`AxisOrder`] and [`Coordinates`] are the vocabulary. [`Grid`]
 //! combines them and answers questions about ranks and groups. [`shard_range`], [`Layout`] and [`IndexBox`]
 //! state what a rank holds of a tensor. [`factorisations()`] lists the grids, and [`Demands`] selects those

@@ -1,5 +1,10 @@
 //! The contracts between Fascicle's algorithms and a vendor.
 //!
+//! This crate is for whoever adds a vendor, or reads an error of one. A program that trains needs the crate `fascicle`, which
+//! re-exports this one as `fascicle::hal`. Begin with `crates/cpu`, the reference vendor of
+//! [Fascicle](https://github.com/fascicle-rs/fascicle), and the vendor in `tests/outside`, which is another crate's.
+//! [ARCHITECTURE.md](https://github.com/fascicle-rs/fascicle/blob/main/ARCHITECTURE.md) has the layers above.
+//!
 //! This crate has only object-safe traits and plain types: memory is an address and a size, and the element
 //! type is a value at run time. A vendor that receives one of its objects back (a stream, an event) downcasts
 //! it to its own type. A vendor crate (cpu, cuda, rocm, sim) implements the six traits, and `Recording` if it

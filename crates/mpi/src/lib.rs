@@ -1,5 +1,9 @@
 //! Ranks as processes under mpirun or srun: bootstrap, and collectives between host memories.
 //!
+//! A program gets it from the crate `fascicle` with the feature `mpi`. Begin with [From a laptop to a
+//! cluster](https://github.com/fascicle-rs/fascicle/blob/main/docs/from-a-laptop-to-a-cluster.md) in the manual of
+//! [Fascicle](https://github.com/fascicle-rs/fascicle).
+//!
 //! With the feature `link`, this crate provides what a launcher of processes needs: `processes` returns the
 //! [`bootstrap::Processes`] of this program. Without it the crate is empty, and nothing needs an MPI library.
 //!

@@ -1,5 +1,10 @@
 //! Finds the grid for a model, its speed and whether it fits, before anyone queues for the devices.
 //!
+//! This crate is for programs that plan a model of their own; the command `fascicle plan` plans those of configurations. The
+//! crate `fascicle` re-exports it as `fascicle::plan`, with the feature `plan`. Begin with [The
+//! planner](https://github.com/fascicle-rs/fascicle/blob/main/docs/planner.md) in the manual of
+//! [Fascicle](https://github.com/fascicle-rs/fascicle).
+//!
 //! The planner predicts with the program that will run: a candidate is a complete configuration, and
 //! [`simulate()`] runs its training step on the simulated vendor. Read in this order: [`model`] (names of
 //! models), [`request`] (the question), [`candidate`] (one way to run the model), [`enumerate`] (all
@@ -7,6 +12,20 @@
 //! worth simulating), [`simulate`](mod@simulate) (the simulated cost of each), [`search`](mod@search) (the best
 //! of them), `reach` (why there are none), [`report`] (the plan for people and programs), [`picture`] (the
 //! trace of a step, and its comparison with a measured one).
+//!
+//! The best grid for a model of a known name:
+//!
+//! ```no_run
+//! use fascicle_plan::{model, plan};
+//! use grid::machine::Machine;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (_, config) = model::find("gpt-5b", &families::families())?;
+//! let plan = plan(config.model, &Machine::find("frontier")?, 64)?;
+//! println!("{}", plan.best[0].candidate.degrees);
+//! # Ok(())
+//! # }
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,9 @@
 //! Records what a rank receives from the others, and runs that rank alone.
 //!
+//! This crate is for the command `fascicle replay` and for trainers that record a rank. Begin with [One rank,
+//! alone](https://github.com/fascicle-rs/fascicle/blob/main/docs/comparing-runs.md#one-rank-alone) in the manual of
+//! [Fascicle](https://github.com/fascicle-rs/fascicle), whose crate `fascicle` has the rest.
+//!
 //! A rank depends on other ranks only through what its collectives, messages and exchanges return. [`record`](fn@record) wraps
 //! its world and its device, and writes every such result to a tape. [`replay`](fn@replay) returns a world and a device on
 //! which the same program runs without the others: each call returns what the tape has. The tape also holds hashes of what the

@@ -1,6 +1,10 @@
 //! The simulated vendor: buffers without memory, streams with a virtual clock, costs from a machine
 //! description.
 //!
+//! The planner runs on it; no other program has to name it. Begin with the crate `fascicle`, its feature `plan`, and [The
+//! planner](https://github.com/fascicle-rs/fascicle/blob/main/docs/planner.md) in the manual of
+//! [Fascicle](https://github.com/fascicle-rs/fascicle).
+//!
 //! A program on this vendor does everything it does on another vendor, but computes no numbers. An allocation
 //! counts bytes. A launch advances its stream's clock by the cost of the work on the described machine. An
 //! event is a time. A collective takes as long as that machine's links need for that group. So the program

@@ -1,5 +1,9 @@
 //! The safe shell over the seam, against which algorithms are written.
 //!
+//! This crate is for layers and operations that the crate `fascicle` lacks, which re-exports this one as `fascicle::tensor`.
+//! Begin with [Your own layer, loss and optimiser](https://github.com/fascicle-rs/fascicle/blob/main/docs/extending.md) in the
+//! manual of [Fascicle](https://github.com/fascicle-rs/fascicle).
+//!
 //! It has concrete types without a parameter for the vendor: [`Device`], [`Stream`], [`Tensor`],
 //! [`Communicator`], and the autograd tape in [`autograd`]. Everything is checked here, once, in release builds
 //! too: lengths, devices, element types, overlap.
@@ -16,6 +20,24 @@
 //!
 //! Read in this order: `device`, `stream`, `memory_use`, `memory`, `storage`, `tensor`, [`ops`], `recording`,
 //! `communicator`, [`autograd`], `saved`.
+//!
+//! Two tensors on the CPU, and a mistake:
+//!
+//! ```
+//! use fascicle_tensor::{DType, Device, Tensor, ops};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device = Device::new(cpu::open(cpu::Options::default())?)?;
+//! let a = Tensor::from_slice(&device, &[2, 2], &[1.0f32, 2.0, 3.0, 4.0])?;
+//! let b = Tensor::full(&device, DType::F32, &[2, 2], 0.5)?;
+//! assert_eq!(ops::add(&a, &b)?.to_vec::<f32>()?, [1.5, 2.5, 3.5, 4.5]);
+//!
+//! // A mistake is an error, in release builds too.
+//! let short = Tensor::zeros(&device, DType::F32, &[3])?;
+//! assert!(ops::add(&a, &short).is_err());
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod autograd;
 mod beyond;

@@ -1,6 +1,10 @@
 //! The kernels in the dialect that CUDA and HIP share: headers, and this library for the build scripts that compile
 //! them.
 //!
+//! Only these build scripts use it. To train on a GPU, begin with the crate `fascicle`, its features `cuda` and `rocm`, and
+//! [GPUs](https://github.com/fascicle-rs/fascicle/blob/main/docs/gpus.md) in the manual of
+//! [Fascicle](https://github.com/fascicle-rs/fascicle).
+//!
 //! `fascicle-kernels-cuda` and `fascicle-kernels-hip` call [`build()`]. Where a compiler is found, it compiles the
 //! headers with CMake, and writes the list of objects that the crate includes.
 
