@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every published package builds from its packaged files, reaches nothing outside them, and carries the licences and a README.
+# Every published package builds from its packaged files, reaches nothing outside them, and carries the licences and a
+# README. All name one version.
 # The packages are made as `cargo publish` makes them, unpacked into their own workspace, and checked there with all
 # features except MPI's, with their examples and packaged tests. Cargo's own verification is unsuitable here: it
 # takes four times as long, and it keeps the packages of one version from one run to the next.
@@ -7,6 +8,7 @@ set -euo pipefail
 target=${CARGO_TARGET_DIR:-$PWD/target}
 packed=$target/package unpacked=$target/unpacked
 source ci/release/packaging.sh
+python3 ci/release/versions.py
 rm -rf "$unpacked"
 mkdir -p "$unpacked"
 pack "$target" --allow-dirty

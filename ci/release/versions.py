@@ -1,10 +1,10 @@
-"""Fails unless everything that names this workspace's version names the one given: `versions.py VERSION`."""
+"""Fails unless everything that names this workspace's version names the same: `versions.py [VERSION]`, by default that of `fascicle`."""
 
 import sys
 import tomllib
 from pathlib import Path
 
-from packages import fail, metadata
+from packages import fail, metadata, published
 
 
 def faults(version):
@@ -28,8 +28,9 @@ def faults(version):
 
 
 if __name__ == "__main__":
-    wrong = list(faults(sys.argv[1]))
+    version = sys.argv[1] if len(sys.argv) > 1 else published(metadata())["fascicle"]["version"]
+    wrong = list(faults(version))
     if wrong:
         place, named = wrong[0]
         more = f", and {len(wrong) - 1} more places differ" if len(wrong) > 1 else ""
-        fail(f"{place} names version {named}, not {sys.argv[1]}{more}")
+        fail(f"{place} names version {named}, not {version}{more}")
