@@ -66,6 +66,7 @@ fn main() -> fascicle::Result<()> {
         init: None,
         restart: false,
         trace_step: None,
+        peak_flop_per_s: None,
     };
     let lock = match launch::is_first() {
         true => {

@@ -50,6 +50,14 @@ pub(crate) fn duration(time: Duration) -> String {
     }
 }
 
+/// A speed in flop/s with three significant digits, as `340 Gflop/s` or `1.25 Tflop/s`.
+pub(crate) fn flop_rate(flop_per_s: f64) -> String {
+    let units = [(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G")];
+    let unit = units.iter().find(|(size, _)| flop_per_s >= *size);
+    let (size, letter) = unit.unwrap_or(&(1e6, "M"));
+    format!("{} {letter}flop/s", figures(flop_per_s / size))
+}
+
 /// A number with three significant digits.
 pub(crate) fn figures(number: f64) -> String {
     let digits = 2 - number.abs().max(1e-9).log10().floor() as i32;
@@ -97,6 +105,15 @@ mod tests {
     fn numbers_have_three_figures() {
         let texts = [0.0512345, 1.2345, 12.345, 123.45, 12345.6].map(figures);
         assert_eq!(texts, ["0.0512", "1.23", "12.3", "123", "12346"]);
+    }
+
+    #[test]
+    fn speeds_have_the_unit_of_their_size() {
+        let texts = [2.5e7, 3.4e11, 1.25e12, 4.2714e15].map(flop_rate);
+        assert_eq!(
+            texts,
+            ["25 Mflop/s", "340 Gflop/s", "1.25 Tflop/s", "4.27 Pflop/s"]
+        );
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! What a person sees while a run is in progress: a bar on a terminal, otherwise an occasional line.
 
 use crate::{
-    numbers::{duration, figures, grouped},
+    numbers::{duration, figures, flop_rate, grouped},
     output,
     report::Facts,
 };
+use hal::error::Bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{
     io::{IsTerminal, stderr},
@@ -215,8 +216,8 @@ impl BarState {
     fn sentence(&self, record: &Record) -> String {
         format!(
             "step {} of {}: {}",
-            record.step,
-            self.num_steps,
+            grouped(record.step),
+            grouped(self.num_steps),
             self.numbers(record)
         )
     }
@@ -229,9 +230,34 @@ impl BarState {
         let left = self.throughput.time_left().filter(|left| !left.is_zero());
         let left = left.map_or(String::new(), |left| format!(", {} left", duration(left)));
         format!(
-            "loss {:.4}{validation}, {speed} tokens/s{left}",
-            record.loss
+            "loss {:.4}{validation}, {speed} tokens/s{}{left}{}",
+            record.loss,
+            self.work(record),
+            memory(record)
         )
+    }
+
+    // The speed in flop, over the same steps as that in tokens: every token costs the same.
+    fn work(&self, record: &Record) -> String {
+        let smoothed = self.throughput.tokens_per_s() / record.tokens_per_s;
+        let rate = record.flop_per_s.map(|speed| flop_rate(speed * smoothed));
+        let share = record
+            .mfu
+            .map(|mfu| format!("MFU {:.1} %", 100.0 * mfu * smoothed));
+        share
+            .or(rate)
+            .map_or(String::new(), |work| format!(", {work}"))
+    }
+}
+
+// Last, because a narrow terminal cuts the line there.
+fn memory(record: &Record) -> String {
+    let bytes = |bytes: u64| Bytes(bytes as usize);
+    match (record.memory_bytes, record.peak_memory_bytes) {
+        (Some(now), Some(peak)) => {
+            format!(", memory {}, peak {}", bytes(now), bytes(peak))
+        }
+        _ => String::new(),
     }
 }
 
@@ -239,7 +265,7 @@ fn straggler(slow: &SlowRank, record: &SpeedRecord) -> String {
     format!(
         "warning: after step {} rank {} on {} is slow, as in the {} measurements before: {} Tflop/s and {} GB/s of copies, the \
          medians are {} and {}",
-        record.step,
+        grouped(record.step),
         slow.rank,
         slow.host,
         slow.times - 1,
@@ -251,7 +277,7 @@ fn straggler(slow: &SlowRank, record: &SpeedRecord) -> String {
 }
 
 fn bar(first_step: u64, num_steps: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}")
+    let style = ProgressStyle::with_template("{bar:12} {human_pos}/{human_len} {msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(num_steps).with_style(style.progress_chars("=> "));
     bar.set_position(first_step);
@@ -270,11 +296,8 @@ mod tests {
             lr: 1e-3,
             tokens_per_s: 4096.0,
             step_s: 0.5,
-            tokens: 0,
-            time: 0.0,
             val_loss,
-            digest: None,
-            loss_scale: None,
+            ..Record::default()
         }
     }
 
@@ -293,6 +316,25 @@ mod tests {
         assert_eq!(
             state.sentence(&record(1, None)),
             "step 1 of 10: loss 2.5000, 4,096 tokens/s, 4.5 s left"
+        );
+        let counted = Record {
+            flop_per_s: Some(2.5e12),
+            memory_bytes: Some(3 << 29),
+            peak_memory_bytes: Some(4 << 30),
+            ..record(1, None)
+        };
+        assert_eq!(
+            state.numbers(&counted),
+            "loss 2.5000, 4,096 tokens/s, 2.5 Tflop/s, 4.5 s left, memory 1.5 GiB, peak 4.0 GiB"
+        );
+        let with_peak = Record {
+            mfu: Some(0.349),
+            ..counted
+        };
+        let text = state.numbers(&with_peak);
+        assert!(
+            text.contains(" tokens/s, MFU 34.9 %, 4.5 s left, ") && !text.contains("flop"),
+            "{text}"
         );
         (0..9).for_each(|_| state.throughput.update(2048, Duration::from_millis(500)));
         assert_eq!(

@@ -76,6 +76,7 @@ pub fn new_run(config: Config, data: Arc<dyn Batches>, dir: &Path) -> Run {
         init: None,
         restart: false,
         trace_step: None,
+        peak_flop_per_s: None,
     }
 }
 

@@ -2,11 +2,12 @@
 
 use crate::{
     failure::Outcome,
-    numbers::{duration, grouped, rounded},
+    numbers::{duration, flop_rate, grouped, rounded},
     output,
     past_run::{PastRun, last_common_validation, nats},
 };
 use clap::Args;
+use hal::error::Bytes;
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,6 +43,11 @@ struct Line {
     common_validation: Option<f64>,
     tokens: Option<u64>,
     tokens_per_s: f64,
+    /// Median flop/s of the model, and its median fraction of the devices' peak.
+    flop_per_s: Option<f64>,
+    mfu: Option<f64>,
+    /// The most that tensors held on a rank.
+    peak_memory_bytes: Option<u64>,
     seconds: f64,
 }
 
@@ -81,6 +87,9 @@ impl Comparison {
                 common_validation: common_step.and_then(|step| run.validation_at(step)),
                 tokens: run.tokens(),
                 tokens_per_s: rounded(run.tokens_per_s(), 1),
+                flop_per_s: run.median_of(|record| record.flop_per_s),
+                mfu: run.median_of(|record| record.mfu),
+                peak_memory_bytes: run.peak_memory(),
                 seconds: rounded(run.seconds(), 3),
             }
         };
@@ -143,10 +152,29 @@ impl Comparison {
         rows.extend([
             row("tokens", &|run| run.tokens.map_or_else(none, grouped)),
             row("tokens/s, median", &|run| grouped(run.tokens_per_s as u64)),
-            row("time in steps", &|run| {
-                duration(Duration::try_from_secs_f64(run.seconds).unwrap_or_default())
-            }),
         ]);
+        // Runs of earlier releases have none of these.
+        let sometimes = [
+            row("model flop/s, median", &|run| {
+                run.flop_per_s.map_or_else(none, flop_rate)
+            }),
+            row("MFU, median", &|run| {
+                run.mfu
+                    .map_or_else(none, |mfu| format!("{:.1} %", 100.0 * mfu))
+            }),
+            row("peak memory of the fullest rank", &|run| {
+                let bytes = |bytes: u64| Bytes(bytes as usize).to_string();
+                run.peak_memory_bytes.map_or_else(none, bytes)
+            }),
+        ];
+        rows.extend(
+            sometimes
+                .into_iter()
+                .filter(|(_, cells)| cells.iter().any(|cell| cell != "-")),
+        );
+        rows.extend([row("time in steps", &|run| {
+            duration(Duration::try_from_secs_f64(run.seconds).unwrap_or_default())
+        })]);
         rows
     }
 }

@@ -21,8 +21,8 @@ pub(crate) struct Metrics {
 }
 
 /// The columns of a table, in their order.
-const COLUMNS: &str =
-    "run,step,loss,val_loss,grad_norm,lr,tokens,tokens_per_s,step_s,time,loss_scale";
+const COLUMNS: &str = "run,step,loss,val_loss,grad_norm,lr,tokens,tokens_per_s,step_s,time,loss_scale,\
+                       flop_per_s,mfu,memory_bytes,peak_memory_bytes";
 
 impl Metrics {
     /// Prints the table, or writes the files.
@@ -63,6 +63,7 @@ fn table(runs: &[PastRun]) -> String {
 
 fn line(record: &Record) -> String {
     let some = |number: Option<f64>| number.map_or_else(String::new, |number| number.to_string());
+    let bytes = |bytes: Option<u64>| some(bytes.map(|bytes| bytes as f64));
     let cells = [
         record.step.to_string(),
         record.loss.to_string(),
@@ -74,6 +75,10 @@ fn line(record: &Record) -> String {
         record.step_s.to_string(),
         record.time.to_string(),
         some(record.loss_scale),
+        some(record.flop_per_s),
+        some(record.mfu),
+        bytes(record.memory_bytes),
+        bytes(record.peak_memory_bytes),
     ];
     cells.join(",")
 }
@@ -104,8 +109,8 @@ mod tests {
         assert_eq!(
             lines[1..],
             [
-                "\"a,b\",1,3,,1,0.001,500,1000,0.5,1700000001,",
-                "\"a,b\",2,NaN,NaN,1,0.001,1000,1000,0.5,1700000002,"
+                "\"a,b\",1,3,,1,0.001,500,1000,0.5,1700000001,,,,,",
+                "\"a,b\",2,NaN,NaN,1,0.001,1000,1000,0.5,1700000002,,,,,"
             ]
         );
         assert_eq!(

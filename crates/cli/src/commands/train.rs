@@ -8,9 +8,11 @@ use crate::{
     explain::{Explanation, Seen},
     failure::{Failure, Outcome},
     initial::{self, Initial},
-    inputs, interrupt, launcher, output,
+    inputs, interrupt, launcher,
+    numbers::grouped,
+    output,
     overrides::Overrides,
-    planned::{planned, settle_memory},
+    planned::{measured, planned, settle_memory},
     progress::Progress,
     ranks::Team,
     recovery,
@@ -19,8 +21,8 @@ use crate::{
 };
 use bootstrap::World;
 use clap::Args;
-use grid::Demands;
-use hal::{Driver, environment::table::COLUMNS};
+use grid::{Demands, machine::Machine};
+use hal::{Capabilities, Driver, environment::table::COLUMNS};
 use parallel::pipeline::ScheduleKind;
 use std::{
     path::{Path, PathBuf},
@@ -121,6 +123,7 @@ impl Train {
         self.check_record(&config)?;
         let why_run = settle_bits(&mut config, &device, from.as_ref())?;
         let memory = settle_memory(registry, &mut config)?;
+        let peak_flop_per_s = self.peak_flop_per_s(&config, &device)?;
         match self.explain {
             true => self.explain(driver, config, opened, (why_run, memory)),
             false => {
@@ -133,7 +136,8 @@ impl Train {
                     memory,
                     ..Facts::new(&config)
                 };
-                self.train((driver, &registry.families), facts, config, opened, from)
+                let run = (facts, config, peak_flop_per_s);
+                self.train((driver, &registry.families), run, opened, from)
             }
         }
     }
@@ -250,8 +254,7 @@ impl Train {
     fn train(
         &self,
         (driver, families): (Driver, &Families),
-        mut facts: Facts,
-        config: Config,
+        (mut facts, config, peak_flop_per_s): (Facts, Config, Option<f64>),
         opened: Opened,
         from: Option<Reader>,
     ) -> Outcome {
@@ -283,6 +286,7 @@ impl Train {
             }),
             restart: self.auto_resume,
             trace_step: self.trace.then_some(traced),
+            peak_flop_per_s,
         };
         // Held by the first process until the run has ended.
         let mut lock = None;
@@ -295,11 +299,27 @@ impl Train {
         ended
     }
 
+    // The peak of all devices by the description of their machine, which --plan may have measured, or by the name of a GPU.
+    fn peak_flop_per_s(&self, config: &Config, device: &Capabilities) -> Outcome<Option<f64>> {
+        let machine = match config.machine()? {
+            Some(named) => Some(named.as_ref().clone()),
+            None if self.plan => measured(),
+            None => Machine::with_gpu(&device.description),
+        };
+        let ranks = config.grid()?.world_size();
+        let dtype = config.training.precision.dtype().name();
+        Ok(machine.and_then(|machine| machine.peak_of(ranks, dtype)))
+    }
+
     // A run that is queued again after its last step has succeeded; a user who asks for more steps has not said how many.
     fn nothing_to_do(&self, done: u64, steps: u64) -> Outcome {
         let Some(dir) = &self.resume else {
             let dir = self.out.as_deref().unwrap_or(Path::new("")).display();
-            output::note(&format!("{done} of {steps} steps are done"));
+            output::note(&format!(
+                "{} of {} steps are done",
+                grouped(done),
+                grouped(steps)
+            ));
             return output::result(&dir.to_string());
         };
         Err(Failure::Usage(format!(

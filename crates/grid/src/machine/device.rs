@@ -78,15 +78,25 @@ impl Device {
         Some((gib.value * f64::from(1 << 30)) as usize)
     }
 
-    /// Advertised peak in flop/s of an element type; 16-bit types stand in for each other.
+    /// Advertised peak in flop/s of an element type; 16-bit types stand in for each other, and any type for one that the
+    /// description does not state.
     pub fn peak(&self, dtype: &str) -> f64 {
-        let other = if dtype == "bf16" { "f16" } else { "bf16" };
-        let peak = self
-            .peak_tflops
-            .get(dtype)
-            .or_else(|| self.peak_tflops.get(other));
-        peak.or_else(|| self.peak_tflops.values().next())
-            .map_or(1e12, |peak| peak.value * 1e12)
+        let any = || self.peak_tflops.values().next();
+        self.stated_peak(dtype)
+            .or_else(|| any().map(|peak| peak.value * 1e12))
+            .unwrap_or(1e12)
+    }
+
+    /// The same, without another type in place of one that the description does not state.
+    pub fn stated_peak(&self, dtype: &str) -> Option<f64> {
+        let other = match dtype {
+            "bf16" => "f16",
+            "f16" => "bf16",
+            other => other,
+        };
+        let stated = |dtype| self.peak_tflops.get(dtype);
+        let peak = stated(dtype).or_else(|| stated(other))?;
+        Some(peak.value * 1e12)
     }
 
     /// Bytes per second that a kernel moves: looked up by its name, then by its family, then as `other`.

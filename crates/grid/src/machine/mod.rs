@@ -3,8 +3,8 @@
 //! A [`Machine`] is read from a TOML file in `crates/grid/machines/`, or from one that `fascicle bench --save`
 //! wrote. Read in this order: [`quantity`] (a number, its class and its source), [`device`] (memory, peaks,
 //! kernels, launches), [`gemm`] (the speed of a GEMM by shape), [`attention`] (fused, or with stored scores), [`links`] (bandwidths and latencies),
-//! [`route`] (the placement of a group on the nodes, and the cost of a collective there), and [`crowding`]
-//! (ranks that share a host's cores).
+//! [`route`] (the placement of a group on the nodes, and the cost of a collective there), [`crowding`]
+//! (ranks that share a host's cores), and `peak` (the peak of a job).
 
 pub mod attention;
 mod bounds;
@@ -15,6 +15,7 @@ pub mod file;
 pub mod gemm;
 pub mod links;
 mod mistake;
+mod peak;
 pub mod quantity;
 pub mod route;
 

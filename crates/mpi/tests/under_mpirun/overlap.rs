@@ -133,6 +133,7 @@ fn run_in(dir: PathBuf, grid: Degrees) -> train::Result<Run> {
         init: None,
         restart: false,
         trace_step: Some(2),
+        peak_flop_per_s: None,
     })
 }
 

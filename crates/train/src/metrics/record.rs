@@ -10,7 +10,7 @@ use super::{Error, Result};
 /// The record of one step.
 ///
 /// JSON cannot represent NaN and infinity: such a number is written as `null` and read as NaN.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The step.
     pub step: u64,
@@ -53,6 +53,26 @@ pub struct Record {
         deserialize_with = "some_number_or_nan"
     )]
     pub loss_scale: Option<f64>,
+    /// Flop/s of the model over all ranks, without what is recomputed; absent in the files of earlier releases.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "some_number_or_nan"
+    )]
+    pub flop_per_s: Option<f64>,
+    /// Model flop utilisation: that speed as a fraction of the peak of all devices, where the peak is known.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "some_number_or_nan"
+    )]
+    pub mfu: Option<f64>,
+    /// Bytes that tensors hold after the step on the rank that holds the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// The most bytes that tensors have held at one time on any one rank since the run was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<u64>,
 }
 
 /// A line of a file that grows with the steps of a run.
@@ -130,9 +150,7 @@ pub(super) fn sample(step: u64, loss: f64) -> Record {
         step_s,
         tokens: 2048 * step,
         time: 1.5e9,
-        val_loss: None,
-        digest: None,
-        loss_scale: None,
+        ..Record::default()
     }
 }
 
@@ -155,6 +173,10 @@ mod tests {
         let full = Record {
             val_loss: Some(2.25),
             loss_scale: Some(1024.0),
+            flop_per_s: Some(3.5e12),
+            mfu: Some(0.25),
+            memory_bytes: Some(1 << 30),
+            peak_memory_bytes: Some(3 << 30),
             ..sample(4, 2.0)
         };
         assert_eq!(there_and_back(&full), full);

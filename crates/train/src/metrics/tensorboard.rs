@@ -83,6 +83,13 @@ fn scalars(step: &Record) -> Vec<(&'static str, f64)> {
     let sometimes = [
         ("loss/validation", step.val_loss),
         ("gradients/loss_scale", step.loss_scale),
+        ("speed/flop_per_s", step.flop_per_s),
+        ("speed/mfu", step.mfu),
+        ("memory/bytes", step.memory_bytes.map(|bytes| bytes as f64)),
+        (
+            "memory/peak_bytes",
+            step.peak_memory_bytes.map(|bytes| bytes as f64),
+        ),
     ];
     let sometimes = sometimes
         .into_iter()
@@ -198,6 +205,7 @@ mod tests {
         let mut writer = EventWriter::create(&folder, 300).unwrap();
         let step = Record {
             val_loss: Some(2.25),
+            mfu: Some(2.25),
             ..sample(301, 2.5)
         };
         writer.write(&step).unwrap();
@@ -209,7 +217,8 @@ mod tests {
         let has = |part: &[u8]| events[2].windows(part.len()).any(|found| found == part);
         assert!(has(b"\x0a\x0dloss/training\x15\x00\x00\x20\x40"));
         assert!(has(b"\x0a\x0floss/validation\x15\x00\x00\x10\x40"));
-        assert!(!has(b"loss_scale"));
+        assert!(has(b"\x0a\x09speed/mfu\x15\x00\x00\x10\x40"));
+        assert!(!has(b"loss_scale") && !has(b"memory"));
         // A second start has a file of its own, after the first.
         let again = EventWriter::create(&folder, 0).unwrap();
         assert!(again.path > writer.path);

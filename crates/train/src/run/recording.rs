@@ -174,6 +174,7 @@ pub fn replay(
         init: None,
         restart: false,
         trace_step: None,
+        peak_flop_per_s: None,
     };
     Ok((world, Device::new(hal)?, run))
 }

@@ -39,6 +39,9 @@ pub struct Run {
     pub restart: bool,
     /// The step whose work trace.json shows completely, if any.
     pub trace_step: Option<u64>,
+    /// The flop/s that all devices together could reach in the run's precision, if that is known: of it the records state a
+    /// fraction.
+    pub peak_flop_per_s: Option<f64>,
 }
 
 /// From where and how a run is resumed.
@@ -123,7 +126,7 @@ impl Run {
         })
     }
 
-    // The record of a step, before any validation; its session counts the tokens.
+    // The record of a step, before any validation; its session counts tokens and flop.
     pub(super) fn record(&self, trainer: &Trainer, done: &StepDone) -> Record {
         Record {
             step: done.result.step + 1,
@@ -140,6 +143,10 @@ impl Run {
             val_loss: None,
             digest: trainer.digest().map(|digest| digest.digest.clone()),
             loss_scale: trainer.adapted_loss_scale().map(|_| done.result.loss_scale),
+            flop_per_s: None,
+            mfu: None,
+            memory_bytes: Some(done.memory.in_use),
+            peak_memory_bytes: Some(done.memory.peak),
         }
     }
 
@@ -152,6 +159,15 @@ impl Run {
             num_tokens: self.num_tokens,
             tokens_per_step: self.tokens_per_step(),
         }
+    }
+
+    // Flop of a step as the field counts them, without what is recomputed. A family that has no count of its own is counted.
+    pub(super) fn flop_per_step(&self) -> Result<f64> {
+        let per_row = match self.config.model.published_flop_per_row(false) {
+            Some(flop) => flop,
+            None => self.config.work()?.flop_per_row(),
+        };
+        Ok(per_row * self.config.training.batch as f64)
     }
 
     // For a model that reads no text, rows.

@@ -24,6 +24,8 @@ pub(super) struct Session<'a> {
     files: RunFiles,
     // Trained on so far.
     tokens: u64,
+    // Of the model, in each step; known on rank 0, unless the model cannot be counted.
+    flop_per_step: Option<f64>,
     stragglers: Stragglers,
     has_told_copies: bool,
     last: Option<Record>,
@@ -101,6 +103,7 @@ impl<'a> Session<'a> {
             is_first: world.rank() == 0,
             files: RunFiles::default(),
             tokens: 0,
+            flop_per_step: None,
             stragglers: Stragglers::default(),
             has_told_copies: false,
             last: None,
@@ -116,6 +119,7 @@ impl<'a> Session<'a> {
             let (files, faults) = RunFiles::open(run, first_step);
             session.files = files;
             session.tokens = run.tokens_before(first_step);
+            session.flop_per_step = run.flop_per_step().ok();
             for fault in faults {
                 session.tolerate::<()>(Err(fault))?;
             }
@@ -138,6 +142,12 @@ impl<'a> Session<'a> {
         }
         self.tokens += self.run.tokens_per_step() as u64;
         record.tokens = self.tokens;
+        record.flop_per_s = self.flop_per_step.map(|flop| flop / record.step_s);
+        let peak = self.run.peak_flop_per_s;
+        record.mfu = record
+            .flop_per_s
+            .zip(peak)
+            .map(|(speed, peak)| speed / peak);
         let written = self.files.record(&record);
         self.tolerate(written)?;
         let written = self.files.event(&record);

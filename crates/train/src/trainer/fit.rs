@@ -1,6 +1,6 @@
 //! A loop of training steps with callbacks.
 
-use super::{StepResult, Trainer};
+use super::{FullestRank, StepResult, Trainer};
 use crate::{Result, batches::Batches};
 use parallel::Batch;
 use std::{ops::ControlFlow, time::Instant};
@@ -12,6 +12,8 @@ pub struct StepDone {
     pub result: StepResult,
     /// Wall-clock seconds on this rank, including the making of its batch.
     pub seconds: f64,
+    /// The memory of the fullest rank after the step.
+    pub memory: FullestRank,
     /// Whether it is the last step, either of all or because a rank asked to stop.
     pub is_last: bool,
 }
@@ -83,12 +85,14 @@ impl Trainer {
             announced = self.batch_after(&batch, steps, data)?;
             let result = self.step_before(&batch, announced.as_ref())?;
             let seconds = begun.elapsed().as_secs_f64();
-            let everyone = self.context.world().everyone();
-            let stops = everyone.any(callback.wants_stop())?;
+            let (context, wants_stop) = (&self.context, callback.wants_stop());
+            let (stops, memory) =
+                FullestRank::agree(context.world(), context.device(), wants_stop)?;
             let is_last = stops || self.next_step == steps;
             let done = StepDone {
                 result,
                 seconds,
+                memory,
                 is_last,
             };
             last = Some(done);

@@ -11,6 +11,7 @@ mod behind;
 pub(crate) mod disk_work;
 mod diverged;
 mod fit;
+mod fullest;
 mod load;
 mod local;
 mod options;
@@ -32,6 +33,7 @@ mod weights;
 
 pub use behind::{CheckpointDone, CheckpointWriter};
 pub use fit::{Callback, StepDone};
+pub use fullest::FullestRank;
 pub use load::verify;
 pub(crate) use load::{check_names, check_weights, fill, write_weights};
 pub use local::{LocalFolder, Recovery, recover};

@@ -129,6 +129,7 @@ fn run_from(config: Config, opened: &Opened, from: &Reader) -> Run {
         }),
         restart: false,
         trace_step: None,
+        peak_flop_per_s: None,
     }
 }
 
