@@ -1,13 +1,25 @@
 //! The report at the end of a run.
 
-use crate::{numbers::duration, run_dir};
+use crate::{
+    numbers::{duration, grouped},
+    run_dir,
+};
 use hal::error::Bytes;
-use serde::Serialize;
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
-use train::Summary;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use train::{Summary, checkpoint::replace_file, run::AxisTraffic};
+
+/// The file of a run's folder that holds how it ended.
+const FILE: &str = "ending.json";
 
 /// How a run ended, for people and programs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Ending {
     /// The run's folder.
     pub(crate) run: PathBuf,
@@ -28,9 +40,11 @@ pub(crate) struct Ending {
     /// That rank.
     pub(crate) peak_rank: usize,
     /// Those bytes by the tensors' purpose.
-    pub(crate) peak_by_kind: BTreeMap<&'static str, usize>,
+    pub(crate) peak_by_kind: BTreeMap<String, usize>,
     /// The most bytes of the host's memory that copies for checkpoints took on one rank.
     pub(crate) snapshot_bytes: usize,
+    /// What the collectives of one step move along each axis.
+    pub(crate) traffic: Vec<AxisTraffic>,
     /// Text that the model wrote.
     pub(crate) sample: Option<String>,
 }
@@ -46,8 +60,10 @@ impl Ending {
             stopped,
             checkpoint,
             peak,
+            traffic,
         } = summary;
-        let (peak_bytes, peak_rank, peak_by_kind) = (peak.bytes, peak.rank, peak.kinds().collect());
+        let kinds = peak.kinds().map(|(kind, bytes)| (kind.to_owned(), bytes));
+        let (peak_bytes, peak_rank, peak_by_kind) = (peak.bytes, peak.rank, kinds.collect());
         Ending {
             run,
             steps,
@@ -60,8 +76,28 @@ impl Ending {
             peak_rank,
             peak_by_kind,
             snapshot_bytes: peak.snapshot_bytes,
+            traffic,
             sample,
         }
+    }
+
+    /// Writes it into the run's folder, for `fascicle report`.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
+        replace_file(&dir.join(FILE), &serde_json::to_vec(self)?)
+    }
+
+    /// The ending of a run in a folder, if it has ended.
+    pub(crate) fn read(dir: &Path) -> Option<Ending> {
+        let text = hal::files::read_text(&dir.join(FILE)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Removes that of an earlier part of a run, which continues.
+    pub(crate) fn remove(dir: &Path) {
+        std::fs::remove_file(dir.join(FILE)).ok();
     }
 
     // The peak memory by purpose, largest first.
@@ -97,7 +133,7 @@ impl Ending {
             .map_or_else(String::new, |loss| format!("validation loss {loss:.4}, "));
         let mut text = format!(
             "{how} {}: loss {:.4}, {validation}{time}\n{}",
-            self.steps,
+            grouped(self.steps),
             self.loss,
             self.memory()
         );
@@ -133,7 +169,7 @@ mod tests {
     #[test]
     fn a_stopped_run_says_how_to_go_on() {
         let summary = Summary {
-            steps: 12,
+            steps: 1200,
             loss: 2.0,
             validation_loss: None,
             seconds: 61.0,
@@ -145,10 +181,11 @@ mod tests {
                 by_kind: [2 << 20, 0, 5 << 20, 0, 0, 0],
                 snapshot_bytes: 6 << 20,
             },
+            traffic: Vec::new(),
         };
         let text = Ending::new("runs/a".into(), summary.clone(), None).text();
         assert!(
-            text.starts_with("stopped after step 12: loss 2.0000, 1 min 01 s\n"),
+            text.starts_with("stopped after step 1,200: loss 2.0000, 1 min 01 s\n"),
             "{text}"
         );
         assert!(
@@ -167,7 +204,7 @@ mod tests {
             ..summary
         };
         let text = Ending::new("runs/a".into(), done, Some("\nfn main\n".into())).text();
-        let first = "done: step 12: loss 2.0000, validation loss 2.1250, 1 min 01 s\n";
+        let first = "done: step 1,200: loss 2.0000, validation loss 2.1250, 1 min 01 s\n";
         assert!(text.starts_with(first), "{text}");
         assert!(text.contains("the model writes:\n  | fn main\n"), "{text}");
     }

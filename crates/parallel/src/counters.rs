@@ -109,6 +109,17 @@ impl Counters {
             .unwrap_or_default()
     }
 
+    /// What was counted after `before`, an earlier state of these counters.
+    pub fn since(&self, before: &Counters) -> Counters {
+        let new = self.0.iter().map(|(key, count)| {
+            let old = before.0.get(key).copied().unwrap_or_default();
+            let calls = count.calls.saturating_sub(old.calls);
+            let bytes = count.bytes.saturating_sub(old.bytes);
+            (*key, Count { calls, bytes })
+        });
+        Counters(new.filter(|(_, count)| count.calls > 0).collect())
+    }
+
     /// All counts that are not zero.
     pub fn iter(&self) -> impl Iterator<Item = (Axis, Operation, Subject, Count)> + '_ {
         self.0

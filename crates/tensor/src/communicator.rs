@@ -1,7 +1,7 @@
 //! Collectives between the ranks of a group, with every argument checked.
 
 use crate::{
-    Arguments, Device, ReduceOp, Stream, Tensor, UnevenShards, device::DeviceKey, overlap,
+    Arguments, Device, ReduceOp, Stream, Tensor, UnevenShards, device::DeviceKey, overlap, trace,
 };
 use hal::{Collective, Counts, Error, Exchange, Join, RawSlice, Result};
 use std::{fmt, sync::Arc};
@@ -290,7 +290,11 @@ impl Communicator {
             // types and ranks; devices and overlap are checked above; `queue` waits for other users of the
             // memory.
             unsafe { self.hal.run(stream, calls) }
-        })
+        })?;
+        if let Some(device) = arguments.device() {
+            trace::of_group(device, &self.label);
+        }
+        Ok(())
     }
 
     fn compare(&self, calls: &[Collective]) -> Result<()> {

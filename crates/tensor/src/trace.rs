@@ -13,6 +13,8 @@ pub struct Span {
     pub name: &'static str,
     /// Name of the stream.
     pub stream: String,
+    /// The process group of a collective, such as `axis x (main)`.
+    pub group: Option<String>,
     /// Start, in microseconds since the device was opened.
     pub start_us: f64,
     /// Duration in microseconds.
@@ -23,7 +25,17 @@ pub struct Span {
 
 #[derive(Debug, Default)]
 pub(crate) struct Tracer {
-    open: Vec<(&'static str, Stream, Event, Event, usize)>,
+    open: Vec<QueuedWork>,
+}
+
+#[derive(Debug)]
+struct QueuedWork {
+    name: &'static str,
+    stream: Stream,
+    group: Option<String>,
+    start: Event,
+    end: Event,
+    bytes: usize,
 }
 
 /// Starts recording spans on `device`.
@@ -37,30 +49,30 @@ pub fn start(device: &Device) {
 /// The failure of a stream; [`Error::Vendor`](hal::Error::Vendor) if the device does not report a time.
 pub fn finish(device: &Device) -> Result<Vec<Span>> {
     let tracer = device.0.tracer.borrow_mut().take().unwrap_or_default();
-    tracer
-        .open
-        .into_iter()
-        .map(|(name, stream, start, end, bytes)| close(name, &stream, &start, &end, bytes))
-        .collect()
+    tracer.open.into_iter().map(close).collect()
 }
 
-fn close(
-    name: &'static str,
-    stream: &Stream,
-    start: &Event,
-    end: &Event,
-    bytes: usize,
-) -> Result<Span> {
-    end.synchronize()?;
-    let start_us = start.time_us()?.unwrap_or(0.0);
-    let duration_us = end.time_us()?.unwrap_or(start_us) - start_us;
+fn close(work: QueuedWork) -> Result<Span> {
+    work.end.synchronize()?;
+    let start_us = work.start.time_us()?.unwrap_or(0.0);
+    let duration_us = work.end.time_us()?.unwrap_or(start_us) - start_us;
     Ok(Span {
-        name,
-        stream: stream.name().into(),
+        name: work.name,
+        stream: work.stream.name().into(),
+        group: work.group,
         start_us,
         duration_us,
-        bytes,
+        bytes: work.bytes,
     })
+}
+
+/// Names the group of the collective that was queued last.
+pub(crate) fn of_group(device: &Device, label: &str) {
+    if let Some(tracer) = device.0.tracer.borrow_mut().as_mut()
+        && let Some(last) = tracer.open.last_mut()
+    {
+        last.group = Some(label.to_owned());
+    }
 }
 
 pub(crate) fn begin(device: &Device, stream: &Stream) -> Result<Option<Event>> {
@@ -79,7 +91,14 @@ pub(crate) fn end(
 ) -> Result<()> {
     let end = stream.record()?;
     if let Some(tracer) = device.0.tracer.borrow_mut().as_mut() {
-        tracer.open.push((name, stream.clone(), start, end, bytes));
+        tracer.open.push(QueuedWork {
+            name,
+            stream: stream.clone(),
+            group: None,
+            start,
+            end,
+            bytes,
+        });
     }
     Ok(())
 }

@@ -1,5 +1,9 @@
 //! `fascicle report`: runs as one HTML file.
 
+mod axis_time;
+mod ended;
+mod html;
+
 use super::compare::Comparison;
 use crate::{
     failure::{Failure, Outcome},
@@ -7,6 +11,7 @@ use crate::{
     past_run::PastRun,
 };
 use clap::Args;
+use html::{escaped, table};
 use std::{fmt::Write, path::PathBuf};
 use train::{
     checkpoint::replace_file,
@@ -26,22 +31,38 @@ pub(crate) struct Report {
 }
 
 /// A quantity with its unit, and its number in a step.
-type Quantity = (&'static str, &'static str, fn(&Record) -> f64);
+type Quantity = (&'static str, &'static str, fn(&Record) -> Option<f64>);
 
 /// What has a chart beside the losses.
-const QUANTITIES: [Quantity; 3] = [
-    ("Speed", "tokens/s", |record| record.tokens_per_s),
-    ("Norm of the gradient", "before clipping", |record| {
-        record.grad_norm
+const QUANTITIES: [Quantity; 6] = [
+    ("Speed", "tokens/s", |record| Some(record.tokens_per_s)),
+    (
+        "Model flop utilisation",
+        "% of the devices' peak",
+        |record| Some(100.0 * record.mfu?),
+    ),
+    ("Speed of the model", "Tflop/s", |record| {
+        record.flop_per_s.map(|speed| speed / 1e12)
     }),
-    ("Learning rate", "rate", |record| record.lr),
+    (
+        "Memory of the fullest rank",
+        "GiB after the step",
+        |record| Some(record.memory_bytes? as f64 / f64::from(1 << 30)),
+    ),
+    ("Norm of the gradient", "before clipping", |record| {
+        Some(record.grad_norm)
+    }),
+    ("Learning rate", "rate", |record| Some(record.lr)),
 ];
 
 const STYLE: &str = "body { font: 16px/1.5 sans-serif; max-width: 960px; margin: 2em auto; padding: 0 1em; color: #222 }
 h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin-top: 2em }
 svg { width: 100%; height: auto }
 table { border-collapse: collapse } td, th { padding: .2em .8em; text-align: right; border-bottom: 1px solid #ddd }
-td:first-child, th:first-child { text-align: left; padding-left: 0 } .scroll { overflow-x: auto }";
+td:first-child, th:first-child { text-align: left; padding-left: 0 } .scroll { overflow-x: auto }
+h1 { overflow-wrap: anywhere } pre { background: #f4f4f4; padding: .8em; white-space: pre-wrap; overflow-wrap: anywhere }
+.bar { display: flex; height: 1.4em } .bar i { display: block } .legend span { display: inline-block; margin-right: 1em }
+.legend i { display: inline-block; width: .8em; height: .8em; margin-right: .4em }";
 
 impl Report {
     /// Writes the file, and prints its name.
@@ -71,12 +92,13 @@ fn page(runs: &[PastRun]) -> Outcome<String> {
     for (title, unit, of) in QUANTITIES {
         let lines = runs.iter().enumerate().map(|(index, run)| Line {
             name: run.name.clone(),
-            points: points(run, |record| Some(of(record))),
+            points: points(run, of),
             colour: index,
             is_marked: false,
         });
         section(&mut page, title, unit, &lines.collect::<Vec<_>>())?;
     }
+    ended::sections(&mut page, runs);
     stragglers(&mut page, runs);
     let (heading, settings) = match runs {
         [run] => {
@@ -169,35 +191,11 @@ fn stragglers(page: &mut String, runs: &[PastRun]) {
     }
 }
 
-// The first row is the head.
-fn table(page: &mut String, rows: &[(String, Vec<String>)]) {
-    page.push_str("<div class=\"scroll\"><table>\n");
-    for (index, (name, cells)) in rows.iter().enumerate() {
-        let kind = if index == 0 { "th" } else { "td" };
-        let cells = std::iter::once(name).chain(cells);
-        let cells: String = cells
-            .map(|cell| format!("<{kind}>{}</{kind}>", escaped(cell)))
-            .collect();
-        let _ = writeln!(page, "<tr>{cells}</tr>");
-    }
-    page.push_str("</table></div>\n");
-}
-
-fn escaped(text: &str) -> String {
-    let escape = |letter| match letter {
-        '&' => "&amp;".to_owned(),
-        '<' => "&lt;".to_owned(),
-        '>' => "&gt;".to_owned(),
-        '"' => "&quot;".to_owned(),
-        letter => letter.to_string(),
-    };
-    text.chars().map(escape).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::past_run::sample;
+    use crate::{ending::Ending, past_run::sample};
+    use train::run::AxisTraffic;
 
     #[test]
     fn a_page_has_charts_tables_and_no_markup_of_others() {
@@ -210,11 +208,48 @@ mod tests {
         }
         let runs = PastRun::read_all(&dirs).unwrap();
         let both = page(&runs).unwrap();
-        assert_eq!(both.matches("<svg").count(), 1 + QUANTITIES.len());
+        // Records of an earlier release have neither flop nor memory.
+        assert_eq!(both.matches("<svg").count(), 1 + QUANTITIES.len() - 3);
+        assert!(!both.contains("by kind") && !both.contains("by axis"));
         assert!(both.contains("Settings that differ") && both.contains("<td>0.5</td><td>1.5</td>"));
         assert!(both.contains("&lt;b&gt;one") && !both.contains("<b>one"));
         let one = page(&runs[..1]).unwrap();
         assert!(one.contains("<h2>Settings</h2>") && one.contains("validation"));
         assert!(!one.contains("became slow"));
+    }
+
+    #[test]
+    fn a_run_that_has_ended_shows_memory_traffic_and_its_text() {
+        let dir = tempfile::tempdir().unwrap();
+        sample(dir.path(), &[3.0, 2.0], "");
+        let mut ending = Ending {
+            peak_bytes: 4 << 20,
+            peak_rank: 3,
+            sample: Some("\nif a < b".into()),
+            ..Ending::default()
+        };
+        ending.peak_by_kind.insert("weights".into(), 1 << 20);
+        ending.peak_by_kind.insert("activations".into(), 3 << 20);
+        ending.traffic.push(AxisTraffic {
+            axis: "x".into(),
+            degree: 2,
+            operation: "all_reduce".into(),
+            calls: 1200,
+            bytes: 6 << 20,
+            ring_bytes: 6 << 20,
+        });
+        ending.write(dir.path()).unwrap();
+        let page = page(&[PastRun::read(dir.path()).unwrap()]).unwrap();
+        for part in [
+            "4.0 MiB, on rank 3</p>",
+            "activations 3.0 MiB, 75 %",
+            "<td>x=2</td><td>all_reduce</td><td>1,200</td><td>6.0 MiB</td>",
+            "<pre>if a &lt; b</pre>",
+        ] {
+            assert!(page.contains(part), "{part} not in {page}");
+        }
+        for reference in ["src=", "href=", "url(", "@import"] {
+            assert!(!page.contains(reference), "a page needs no network");
+        }
     }
 }

@@ -292,6 +292,7 @@ impl Train {
         let mut lock = None;
         launcher::once(|| {
             lock = Some(run.prepare().map_err(Failure::from)?);
+            Ending::remove(&run.dir);
             Ok(run.dir.clone())
         })?;
         let ended = self.launch(driver, run, facts);
@@ -349,13 +350,18 @@ impl Train {
                 progress.leave();
             }
             let sample = sample(&world, &device, &run, &summary)?;
-            Ok((summary, sample))
+            let ending = Ending::new(run.dir.clone(), summary, sample);
+            if world.rank() == 0
+                && let Err(error) = ending.write(&run.dir)
+            {
+                output::note(&format!("warning: ending.json: {error}"));
+            }
+            Ok(ending)
         });
         screen.leave();
-        let first = ranks
+        let ending = ranks
             .map_err(|failure| with_way_on(failure, &dir))?
             .swap_remove(0);
-        let ending = Ending::new(dir, first.0, first.1);
         output::note(&ending.text());
         match self.json {
             true => output::json(&ending)?,

@@ -23,6 +23,7 @@ mod same;
 mod session;
 mod stragglers;
 mod trace;
+mod traffic;
 
 pub use bits::settle_bits;
 pub use folder::RunLock;
@@ -30,3 +31,4 @@ pub use local::{has_local_checkpoints, recover_local};
 pub use observer::{Observer, Started, Stop, Summary};
 pub use run::{Resume, Run, run};
 pub use stragglers::{PATIENCE, SlowRank, SpeedRecord};
+pub use traffic::AxisTraffic;

@@ -1,6 +1,6 @@
 //! Who observes a run's progress, and what may end it.
 
-use super::{SlowRank, SpeedRecord};
+use super::{AxisTraffic, SlowRank, SpeedRecord};
 use crate::{
     Error,
     digest::StepDigest,
@@ -81,4 +81,6 @@ pub struct Summary {
     pub checkpoint: Option<PathBuf>,
     /// The most that tensors held on any one device, and copies for checkpoints on the host.
     pub peak: PeakMemory,
+    /// What the collectives of one step move: of the third step after the start, or of the last if the run does fewer.
+    pub traffic: Vec<AxisTraffic>,
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Observer, PATIENCE, Run, Stop, Summary, files::RunFiles, local::LocalCheckpoints,
-    plot::LossPlot, stragglers::Stragglers, trace,
+    plot::LossPlot, stragglers::Stragglers, trace, traffic::StepTraffic,
 };
 use crate::{
     Error, Result,
@@ -26,6 +26,7 @@ pub(super) struct Session<'a> {
     tokens: u64,
     // Of the model, in each step; known on rank 0, unless the model cannot be counted.
     flop_per_step: Option<f64>,
+    traffic: StepTraffic,
     stragglers: Stragglers,
     has_told_copies: bool,
     last: Option<Record>,
@@ -43,6 +44,7 @@ impl Callback for Session<'_> {
         if self.run.trace_step == Some(step) {
             tensor::trace::start(context.device());
         }
+        self.traffic.before(step, context);
         context.world().beat(&format!("step {}", step + 1));
         Ok(())
     }
@@ -53,6 +55,7 @@ impl Callback for Session<'_> {
 
     fn after_step(&mut self, trainer: &mut Trainer, done: &StepDone) -> Result<ControlFlow<()>> {
         let (step, training) = (done.result.step, &self.run.config.training);
+        self.traffic.after(step, trainer.context());
         if self.run.trace_step == Some(step) {
             let written = trace::write(trainer.context(), &self.run.dir, step);
             self.tolerate(written)?;
@@ -104,6 +107,8 @@ impl<'a> Session<'a> {
             files: RunFiles::default(),
             tokens: 0,
             flop_per_step: None,
+            // The first steps are not typical: they learn the order of gathers.
+            traffic: StepTraffic::of((first_step + 2).min(training.steps.saturating_sub(1))),
             stragglers: Stragglers::default(),
             has_told_copies: false,
             last: None,
@@ -295,6 +300,7 @@ impl<'a> Session<'a> {
             stopped,
             checkpoint: self.checkpoint,
             peak: PeakMemory::of_all(context.world(), context.device(), snapshot_bytes)?,
+            traffic: self.traffic.of_first_rank(context.world())?,
         })
     }
 }

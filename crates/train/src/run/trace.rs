@@ -47,10 +47,13 @@ fn write_part(
             span.start_us - ahead_us,
             span.duration_us,
         );
-        writer.span(
-            &out.with("bytes", span.bytes as f64)
-                .with("step", step as f64),
-        )?;
+        let out = out
+            .with("bytes", span.bytes as f64)
+            .with("step", (step + 1) as f64);
+        writer.span(&match &span.group {
+            Some(group) => out.with("group", group.as_str()),
+            None => out,
+        })?;
     }
     writer.finish()
 }
