@@ -5,7 +5,7 @@
 //! model](https://github.com/fascicle-rs/fascicle/blob/main/docs/first-model.md) in the manual of
 //! [Fascicle](https://github.com/fascicle-rs/fascicle).
 //!
-//! Read in this order: [`main`] (arguments in, exit status out), `commands` (one file for each), `overrides`
+//! Read in this order: [`main`] (arguments in, exit status out), `help` (topics, headings and examples), `commands` (one file for each), `overrides`
 //! and `sets` (flags that override a configuration), `inputs` and `corpus` (a checked configuration, and where its
 //! text comes from), `recovery` (what the nodes of a run have kept), `launcher` and `ranks` (what starts and runs the ranks), `report`, `progress` and `ending` (what a person sees of a run),
 //! `explain` and `timeline` (a step explained), `supervise` (a run that is restarted when it fails), `failure` (how a command ends).
@@ -23,6 +23,7 @@ mod ending;
 mod explain;
 mod failure;
 mod files;
+mod help;
 mod initial;
 mod inputs;
 mod interrupt;
@@ -45,7 +46,7 @@ mod supervise;
 mod testing;
 mod timeline;
 
-use clap::Parser;
+use clap::{FromArgMatches, Parser};
 use commands::Command;
 use failure::{Failure, Outcome};
 pub use registry::Registry;
@@ -64,10 +65,21 @@ use std::{
 )]
 struct Arguments {
     /// Launcher of the ranks: local (threads) or mpi; defaults to mpi under mpirun or srun, otherwise local
-    #[arg(long, global = true, value_name = "NAME", value_parser = launcher::named)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        value_parser = launcher::named,
+        help_heading = "Global options"
+    )]
     launcher: Option<bootstrap::Launcher>,
     /// Vendor of the devices, such as cuda, rocm or cpu; defaults to the first in this build that has a device
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        help_heading = "Global options"
+    )]
     vendor: Option<String>,
     #[command(subcommand)]
     command: Command,
@@ -79,7 +91,10 @@ struct Arguments {
 /// stuck in their threads: the caller returns the status from its own `main` without waiting for anything.
 pub fn main(registry: &Registry) -> ExitCode {
     panic::set_hook(Box::new(say_bug));
-    let arguments = match Arguments::try_parse() {
+    let parsed = help::command()
+        .try_get_matches()
+        .and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help goes to stdout and faults to stderr. A reader who closed the pipe wants neither.

@@ -3,11 +3,13 @@
 pub(crate) mod bench;
 pub(crate) mod checkpoint;
 mod compare;
+mod completions;
 mod config;
 mod data;
 mod diff;
 mod doctor;
 mod generate;
+mod man;
 mod metrics;
 mod on_ranks;
 mod plan;
@@ -29,50 +31,64 @@ pub(crate) enum Command {
     Train(Box<train::Train>),
     /// Generate text with a trained model
     Generate(generate::Generate),
-    /// Answer clients over HTTP with a trained model, as OpenAI's servers do
+    /// Serve a trained model over HTTP
     ///
-    /// Clients find it under /v1, and people a page at /. Ends after SIGTERM or Ctrl-C once the requests that it has are
+    /// Answers clients as OpenAI's servers do. Clients find it under /v1, and people a page at /. Ends after SIGTERM or Ctrl-C once the requests that it has are
     /// answered. Needs a build with the feature `serve`.
     Serve(serve::Serve),
-    /// Tokenise texts into token folders, and verify these
+    /// Tokenise texts into folders, and verify these
     #[command(subcommand)]
     Data(data::Data),
-    /// Find the best grid for a machine, and predict its speed and memory
+    /// Find the best grid for a machine
+    ///
+    /// Runs the training program on simulated devices, and predicts the speed and the memory of each grid.
     Plan(Box<plan::Plan>),
-    /// Inspect, verify, digest, compare, audit, recover, reshard, import or export checkpoints
+    /// Inspect, compare and convert checkpoints
     #[command(subcommand)]
     Checkpoint(checkpoint::Checkpoint),
-    /// Show the progress of a run that another process trains, until it ends
-    Watch(watch::Watch),
-    /// Put runs beside each other: losses, speed, and the settings that differ
-    Compare(compare::Compare),
-    /// Write a page with charts and settings of runs, as one HTML file
-    Report(report::Report),
-    /// Print the records of runs as CSV, or write them for TensorBoard
-    Metrics(metrics::Metrics),
-    /// Find the first step, phase and tensor in which two runs differ, whatever their grids
+    /// Show the progress of a run until it ends
     ///
-    /// Compares the losses and the norms of the gradients in metrics.jsonl, and the digests in digests.jsonl, which a run
+    /// Another process trains it.
+    Watch(watch::Watch),
+    /// Put runs beside each other
+    ///
+    /// Their losses, speed and memory, and the settings that differ.
+    Compare(compare::Compare),
+    /// Write a page of charts, as one HTML file
+    ///
+    /// It has charts, memory, traffic and settings of the runs, and needs no network.
+    Report(report::Report),
+    /// Print steps as CSV, or write for TensorBoard
+    Metrics(metrics::Metrics),
+    /// Find the first step in which two runs differ
+    ///
+    /// Also finds the phase and the tensor, whatever the grids of the runs. Compares the losses and the norms of the gradients in metrics.jsonl, and the digests in digests.jsonl, which a run
     /// writes with training.digest_every. Exits with status 0 if all of it is equal, and with status 1 otherwise.
     Diff(diff::Diff),
-    /// Run a rank that `train --record` has recorded again, without the others
+    /// Run a recorded rank again without the others
     ///
-    /// What the others sent, and the rows, come from the file. Exits with status 1 at the first call in which the rank sends
+    /// Takes a file of `train --record`. What the others sent, and the rows, come from the file. Exits with status 1 at the first call in which the rank sends
     /// other bits than it did, or makes another call.
     Replay(replay::Replay),
-    /// Restart a run when its command fails, on the hosts that are left
+    /// Restart a run when its command fails
     ///
-    /// A command after `--` that trains, such as `mpirun --host {hosts} -n {ranks} fascicle train c.toml --out run --auto-resume`.
+    /// It continues on the hosts that are left. A command after `--` that trains, such as `mpirun --host {hosts} -n {ranks} fascicle train c.toml --out run --auto-resume`.
     /// Each start resumes from the newest checkpoint, on as many ranks as the answering hosts have room for and the model
     /// allows. The exit status is 0 once the run is complete, 3 if it was asked to stop, and 1 if it cannot continue.
     Supervise(supervise::Supervise),
-    /// List the keys of a configuration, check configuration files, or print a complete one
+    /// List, check and print configurations
     #[command(subcommand)]
     Config(config::Configuration),
-    /// Show what this build supports and what this machine offers
+    /// Show what this build and this machine offer
     Doctor(doctor::Doctor),
-    /// Measure GEMMs, kernels, collectives or training steps, or describe this machine for the planner
+    /// Measure this machine
+    ///
+    /// Measures GEMMs, kernels, collectives, training steps or generation, or describes the machine for the planner.
     Bench(bench::Bench),
+    /// Print a completion script for a shell
+    Completions(completions::Completions),
+    /// Write man pages into a folder
+    Man(man::Man),
 }
 
 impl Command {
@@ -106,6 +122,10 @@ impl Command {
             Command::Data(data) => launcher::refuse_many("data").and_then(|()| data.run()),
             Command::Doctor(doctor) => doctor.run(drivers, None),
             Command::Bench(bench) => bench.run(registry),
+            Command::Completions(completions) => {
+                launcher::refuse_many("completions").and_then(|()| completions.run())
+            }
+            Command::Man(man) => launcher::refuse_many("man").and_then(|()| man.run()),
         }
     }
 }
