@@ -41,7 +41,9 @@ pub(crate) struct Overrides {
     /// Type in which the model computes
     #[arg(long, value_parser = precisions())]
     precision: Option<Precision>,
-    /// Collectives that run beside compute: any of oar,ors,oag,oag-backward,data, or all, or none
+    /// Collectives that run beside compute: all, none, or any of oar (all-reduces of gradients of inputs), ors (reduce-scatters of
+    /// gradients of weights), oag (all-gathers of weights), oag-backward (these in backward alone) and data (sums of gradients over
+    /// replicas)
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     overlap: Option<Vec<String>>,
     /// Threads per rank

@@ -449,6 +449,12 @@ impl Request {
         self.model.check().map_err(Error::Model)
     }
 
+    /// Tokens per step; rows if the model does not read text.
+    pub fn tokens(&self) -> f64 {
+        let per_row = self.model.text().map_or(1, |text| text.context);
+        (self.batch * per_row) as f64
+    }
+
     /// Flop per step as published speeds count them, with or without recomputation.
     pub fn flop(&self, recompute: bool) -> f64 {
         let counted = self.model.published_flop_per_row(recompute);

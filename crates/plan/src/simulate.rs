@@ -33,10 +33,14 @@ pub struct Outcome {
     pub depths: Vec<usize>,
     /// Seconds per step.
     pub step_s: f64,
-    /// Flop per step by the field's count, divided by its time, in flop/s of the full job.
+    /// Tokens per second of the full job; rows if the model does not read text.
+    pub tokens_per_s: f64,
+    /// Flop per step by the field's count, divided by its time, in flop/s of the full job. What is recomputed counts.
     pub flops: f64,
-    /// Percent of the advertised peak of all devices.
+    /// Those as percent of the advertised peak of all devices.
     pub percent_of_peak: f64,
+    /// Model flop utilisation: the fraction of that peak without what is recomputed.
+    pub mfu: f64,
     /// One per pipeline stage.
     pub stages: Vec<Stage>,
 }
@@ -351,17 +355,19 @@ fn without_buffer(mut memory: MemoryUse, bytes: usize) -> MemoryUse {
 pub(crate) fn outcome(request: &Request, candidate: &Candidate, step: Step) -> Outcome {
     let step_s = step.seconds();
     let flops = request.flop(candidate.memory.recomputes_all()) / step_s;
-    let peak = request
-        .machine
-        .device
-        .peak(request.precision.dtype().name())
-        * request.devices as f64;
+    let (machine, dtype) = (&request.machine, request.precision.dtype().name());
+    let of_device = || machine.device.peak(dtype) * request.devices as f64;
+    let peak = machine
+        .peak_of(request.devices, dtype)
+        .unwrap_or_else(of_device);
     Outcome {
         candidate: candidate.clone(),
         depths: step.depths,
         step_s,
+        tokens_per_s: request.tokens() / step_s,
         flops,
         percent_of_peak: 100.0 * flops / peak,
+        mfu: request.flop(false) / step_s / peak,
         stages: step.stages,
     }
 }

@@ -193,7 +193,7 @@ fn described(file: &Path, families: &Families) -> Result<String, String> {
         "{}; {} steps, {} ranks on grid {}",
         config.model.describe(),
         grouped(config.training.steps),
-        grid.world_size(),
+        grouped(grid.world_size() as u64),
         grid.degrees()
     ))
 }

@@ -125,8 +125,9 @@ pub(crate) struct Plan {
     /// candidate can hold it
     #[arg(long, value_name = "auto|run|grid", default_value_t)]
     reproducible: BitsChoice,
-    /// Collectives that run beside compute, instead of the preset's: any of oar,ors,oag,oag-backward,data,
-    /// all, none
+    /// Collectives that run beside compute, instead of the preset's: all, none, or any of oar (all-reduces of gradients of inputs),
+    /// ors (reduce-scatters of gradients of weights), oag (all-gathers of weights), oag-backward (these in backward alone) and
+    /// data (sums of gradients over replicas)
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     overlap: Option<Vec<String>>,
     /// Run GEMMs as they are written; by default the fastest variant of each is used, as if chosen by timing

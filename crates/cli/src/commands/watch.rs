@@ -2,6 +2,7 @@
 
 use crate::{
     failure::{Failure, Outcome},
+    numbers::grouped,
     output,
     past_run::{PastRun, nats},
     progress::Progress,
@@ -57,7 +58,9 @@ impl Watch {
         };
         let loss = nats(PastRun::read(&self.run)?.loss());
         output::result(&format!(
-            "{how} after step {last} of {num_steps}: loss {loss}, the mean of the last 20 steps"
+            "{how} after step {} of {}: loss {loss}, the mean of the last 20 steps",
+            grouped(last),
+            grouped(num_steps)
         ))
     }
 

@@ -48,8 +48,11 @@ fn candidate(request: &Request, outcome: &Outcome) -> Value {
         "gradient_place": chosen.places.gradients.name(),
         "activation_place": config.placement.activations,
         "step_s": outcome.step_s,
+        "tokens_per_s": outcome.tokens_per_s,
         "pflops": outcome.flops / 1e15,
         "percent_of_peak": outcome.percent_of_peak,
+        "percent_of_peak_counts_recomputation": true,
+        "mfu": outcome.mfu,
         "memory_gib": outcome.memory() as f64 / f64::from(1 << 30),
         "on_host_gib": match request.is_on_hosts() {
             true => 0.0,

@@ -30,38 +30,60 @@ fn headline(plan: &Plan) -> String {
          {} ways enumerated, {} within the memory bound, {} simulated in {:.1} s\n\n",
         request.model_name,
         request.work.num_parameters() as f64 / 1e9,
-        request.devices,
+        grouped(request.devices),
         request.machine.title,
-        request.batch,
-        request.model.text().map_or(1, |text| text.context),
+        grouped(request.batch),
+        grouped(request.model.text().map_or(1, |text| text.context)),
         request.preset.name(),
-        plan.num_candidates,
-        plan.num_fitting,
-        plan.num_simulated,
+        grouped(plan.num_candidates),
+        grouped(plan.num_fitting),
+        grouped(plan.num_simulated),
         plan.took.as_secs_f64(),
     )
 }
 
 fn table(plan: &Plan) -> String {
     let mut text = format!(
-        "{:>3}  {:<40} {:>10} {:>10} {:>7} {:>10}  how\n",
-        "", "grid", "step", "Pflop/s", "% peak", "memory"
+        "{:>3}  {:<40} {:>10} {:>13} {:>10} {:>7} {:>10}  how\n",
+        "", "grid", "step", "tokens/s", "Pflop/s", "% peak", "memory"
     );
     for (place, outcome) in plan.best.iter().take(SHOWN).enumerate() {
         let step = seconds(outcome.step_s);
         let memory = outcome.memory() as f64 / f64::from(1 << 30);
         let _ = writeln!(
             text,
-            "{:>3}  {:<40} {step:>10} {:>10.4} {:>7.1} {:>6.1} GiB  {}",
+            "{:>3}  {:<40} {step:>10} {:>13} {:>10} {:>7.1} {:>6.1} GiB  {}",
             place + 1,
             outcome.candidate.degrees.to_string(),
-            outcome.flops / 1e15,
+            grouped(outcome.tokens_per_s as usize),
+            figures(outcome.flops / 1e15),
             outcome.percent_of_peak,
             memory,
             how(plan, outcome)
         );
     }
+    let mfu = plan.best.first().map_or(0.0, |best| 100.0 * best.mfu);
+    let _ = writeln!(
+        text,
+        "Pflop/s and % peak count what is recomputed as work; without it, the first grid reaches {mfu:.1} % (MFU)"
+    );
     text
+}
+
+// With four significant digits.
+fn figures(number: f64) -> String {
+    let digits = 3 - number.abs().max(1e-9).log10().floor() as i32;
+    format!("{number:.*}", usize::try_from(digits).unwrap_or(0))
+}
+
+// In groups of three digits.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev();
+    let groups: Vec<&str> = groups
+        .map(|group| str::from_utf8(group).unwrap_or_default())
+        .collect();
+    groups.join(",")
 }
 
 fn how(plan: &Plan, outcome: &Outcome) -> String {
@@ -203,5 +225,22 @@ fn seconds(seconds: f64) -> String {
         seconds if seconds >= 1.0 => format!("{seconds:.3} s"),
         seconds if seconds >= 1e-3 => format!("{:.2} ms", seconds * 1e3),
         seconds => format!("{:.1} us", seconds * 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_at_a_glance() {
+        assert_eq!(
+            [999, 1000, 1_234_567].map(grouped),
+            ["999", "1,000", "1,234,567"]
+        );
+        assert_eq!(
+            [0.000_123_456, 4.27139, 1363.69].map(figures),
+            ["0.0001235", "4.271", "1364"]
+        );
     }
 }

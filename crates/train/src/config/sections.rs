@@ -444,7 +444,9 @@ crate::section! {
         /// The number of segments of the model in each part of the pipeline, from the first part to the last. Absent: the cut
         /// whose slowest part takes the least time, with its messages, and that fits the memory.
         pub stages: Option<Vec<usize>>,
-        /// The collectives that run beside compute.
+        /// The collectives that run beside compute: `oar`, the all-reduce of a gradient of inputs beside the matmul of that of
+        /// weights; `ors`, the reduce-scatter of gradients of weights; `oag`, the all-gather of the next layer's weights
+        /// (`oag-backward`: in backward alone); `data`, the sum of gradients over replicas.
         pub overlap: OverlapNames,
         /// MiB of weights that may be gathered ahead of their use.
         pub gather_budget_mib: usize,

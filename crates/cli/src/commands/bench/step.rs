@@ -228,7 +228,7 @@ impl StepRun {
         }
         let (everyone, mut seconds, mut losses) = (world.everyone(), Vec::new(), Vec::new());
         for step in 0..config.training.steps {
-            world.beat(&format!("step {step}"));
+            world.beat(&format!("step {}", step + 1));
             let batch = workload::batch(&trainer, self.text, &self.ids, step)?;
             everyone.barrier()?;
             let begun = Instant::now();
@@ -270,7 +270,7 @@ impl Line {
             .map_or("unknown".into(), |mib| format!("{mib:.0} MiB"));
         format!(
             "{} on {}: {:.1} ms per step [{:.1} .. {:.1}], loss {:.5} after {} steps, {:.1} Gflop/s = {:.0} % of the \
-             matmuls' {:.1}, {memory} resident at the peak, {:.0} MiB of tensors on a rank",
+             matmuls' {:.1}, recomputation not counted, {memory} resident at the peak, {:.0} MiB of tensors on a rank",
             self.mode,
             self.grid,
             ms(self.step_s),
