@@ -41,13 +41,15 @@ const QUANTITIES: [Quantity; 6] = [
         "% of the devices' peak",
         |record| Some(100.0 * record.mfu?),
     ),
+    // Where there is a utilisation, this would be the same line.
     ("Speed of the model", "Tflop/s", |record| {
-        record.flop_per_s.map(|speed| speed / 1e12)
+        let speed = record.flop_per_s.filter(|_| record.mfu.is_none());
+        speed.map(|speed| speed / 1e12)
     }),
     (
         "Memory of the fullest rank",
-        "GiB after the step",
-        |record| Some(record.memory_bytes? as f64 / f64::from(1 << 30)),
+        "MiB after the step",
+        |record| Some(record.memory_bytes? as f64 / f64::from(1 << 20)),
     ),
     ("Norm of the gradient", "before clipping", |record| {
         Some(record.grad_norm)
@@ -57,8 +59,8 @@ const QUANTITIES: [Quantity; 6] = [
 
 const STYLE: &str = "body { font: 16px/1.5 sans-serif; max-width: 960px; margin: 2em auto; padding: 0 1em; color: #222 }
 h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin-top: 2em }
-svg { width: 100%; height: auto }
-table { border-collapse: collapse } td, th { padding: .2em .8em; text-align: right; border-bottom: 1px solid #ddd }
+svg { width: 100%; min-width: 600px; height: auto }
+table { border-collapse: collapse } td, th { padding: .2em .8em; text-align: right; white-space: nowrap; border-bottom: 1px solid #ddd }
 td:first-child, th:first-child { text-align: left; padding-left: 0 } .scroll { overflow-x: auto }
 h1 { overflow-wrap: anywhere } pre { background: #f4f4f4; padding: .8em; white-space: pre-wrap; overflow-wrap: anywhere }
 .bar { display: flex; height: 1.4em } .bar i { display: block } .legend span { display: inline-block; margin-right: 1em }
@@ -156,7 +158,7 @@ fn losses(runs: &[PastRun]) -> Vec<Line> {
 fn section(page: &mut String, title: &str, unit: &str, lines: &[Line]) -> Outcome {
     let drawn = chart("", unit, lines).map_err(Failure::run)?;
     if let Some(svg) = drawn {
-        let _ = writeln!(page, "<h2>{title}</h2>\n{svg}");
+        let _ = writeln!(page, "<h2>{title}</h2>\n<div class=\"scroll\">{svg}</div>");
     }
     Ok(())
 }
