@@ -1,6 +1,6 @@
 //! The definition of the program's arguments with what helps people: commands by topic, options by heading, and examples.
 //!
-//! Parsing, `--help`, completions and man pages all read [`command`].
+//! Parsing, `--help` and completions read [`command`], man pages [`plain`].
 
 use crate::Arguments;
 use clap::CommandFactory;
@@ -234,8 +234,15 @@ const NARROW: usize = 60;
 /// The most examples of a command.
 const MOST_EXAMPLES: usize = 3;
 
-/// The program's arguments.
+/// The program's arguments, laid out for terminals.
 pub(crate) fn command() -> clap::Command {
+    let mut command = plain();
+    command.build();
+    with_narrow_usage(command)
+}
+
+/// The program's arguments, without what clap adds when it parses.
+pub(crate) fn plain() -> clap::Command {
     let mut command = Arguments::command();
     for (name, heading, options) in HEADINGS {
         command = command.mut_subcommand(name, |command| {
@@ -252,9 +259,7 @@ pub(crate) fn command() -> clap::Command {
     for name in names {
         command = command.mut_subcommand(&name, |command| with_examples(command, &name));
     }
-    command = command.help_template(template).after_help(listed(&FIRST));
-    command.build();
-    with_narrow_usage(command)
+    command.help_template(template).after_help(listed(&FIRST))
 }
 
 // clap wraps everything but the line of usage.

@@ -21,7 +21,9 @@ impl Man {
     pub(crate) fn run(&self) -> Outcome {
         let refused = |error| Failure::Run(format!("{}: {error}", self.dir.display()));
         fs::create_dir_all(&self.dir).map_err(refused)?;
-        generate_to(help::command(), &self.dir).map_err(refused)?;
+        // `fascicle help COMMAND` needs no page.
+        let command = help::plain().disable_help_subcommand(true);
+        generate_to(command, &self.dir).map_err(refused)?;
         output::result(&self.dir.display().to_string())
     }
 }
@@ -36,7 +38,8 @@ mod tests {
         let dir = folder.path().join("man1");
         Man { dir: dir.clone() }.run().unwrap();
         let page = |name: &str| fs::read_to_string(dir.join(format!("{name}.1"))).unwrap();
-        for command in help::command().get_subcommands() {
+        assert!(!dir.join("fascicle-help.1").exists());
+        for command in help::plain().get_subcommands() {
             let name = format!("fascicle-{}", command.get_name());
             assert!(page(&name).contains("SYNOPSIS"), "{name}");
             for inside in command.get_subcommands() {
