@@ -386,7 +386,8 @@ mod tests {
         let mut in_topics: Vec<&str> = in_topics.copied().collect();
         let mut names: Vec<String> = command.get_subcommands().map(name).collect();
         names.retain(|name| name != "help");
-        (in_topics.sort_unstable(), names.sort_unstable());
+        in_topics.sort_unstable();
+        names.sort_unstable();
         assert_eq!(in_topics, names);
         for name in ["train", "generate", "serve", "plan"] {
             let options = command.find_subcommand(name).unwrap().get_arguments();

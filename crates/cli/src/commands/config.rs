@@ -2,7 +2,7 @@
 
 use crate::{
     failure::{Failure, Outcome},
-    numbers::grouped,
+    numbers::{counted, grouped},
     output,
     overrides::Overrides,
 };
@@ -190,10 +190,10 @@ fn described(file: &Path, families: &Families) -> Result<String, String> {
     let checked = config.check().and_then(|()| config.grid());
     let grid = checked.map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(format!(
-        "{}; {} steps, {} ranks on grid {}",
+        "{}; {} steps, {} on grid {}",
         config.model.describe(),
         grouped(config.training.steps),
-        grouped(grid.world_size() as u64),
+        counted(grid.world_size(), "rank"),
         grid.degrees()
     ))
 }
