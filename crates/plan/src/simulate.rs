@@ -287,7 +287,7 @@ impl Job {
             .collect::<train::Result<Vec<_>>>()?;
         let mut steps = batches.iter().zip(&batches[1..]);
         for (batch, next) in steps.by_ref().take(WARM_UP as usize) {
-            trainer.step_before(batch, Some(next))?;
+            step(&mut trainer, batch, next)?;
             recorder.synchronize()?;
         }
         context.reset_counters();
@@ -297,7 +297,7 @@ impl Job {
         let begin_s = recorder.now_s()?;
         recorder.begin()?;
         for (batch, next) in steps {
-            trainer.step_before(batch, Some(next))?;
+            step(&mut trainer, batch, next)?;
         }
         // The real run waits here too, because it reads the loss.
         recorder.synchronize()?;
@@ -334,6 +334,17 @@ impl Job {
         let blank = |rows: Range<usize>| Ok(self.config.model.blank_rows(rows.len()));
         trainer.batch_of(step, blank)
     }
+}
+
+// A step, whose failure the other ranks learn at once. When the trainer is dropped, its memory waits for messages of theirs, which they
+// send only after messages of this rank.
+fn step(trainer: &mut Trainer, batch: &Batch, next: &Batch) -> train::Result<()> {
+    let done = trainer.step_before(batch, Some(next));
+    if let Err(error) = &done {
+        let world = trainer.context().world();
+        world.abort().raise(world.rank(), error.to_string());
+    }
+    done.map(drop)
 }
 
 // The memory without a buffer of that size, which was allocated before the first step and kept to the end.

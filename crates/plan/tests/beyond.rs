@@ -2,6 +2,7 @@
 
 use fascicle_plan::{Candidate, Plan, Request, StatePlaceKinds, estimate, search};
 use grid::machine::Machine;
+use parallel::pipeline::ScheduleKind;
 use std::time::Duration;
 use train::config::PlaceKind;
 
@@ -68,6 +69,24 @@ fn what_the_host_has_no_room_for_is_out_of_reach() {
         ..request
     };
     assert!(!search(&roomy).unwrap().best.is_empty());
+}
+
+#[test]
+fn a_stage_without_room_ends_a_simulation() {
+    let on_16 = Request {
+        devices: 16,
+        batch: 512,
+        grid: Some("x=2,pipeline=8".parse().unwrap()),
+        micro_batches: Some(16),
+        schedule: Some(ScheduleKind::ZbH1),
+        sequence_parallel: Some(true),
+        recompute: Some(true),
+        machine: Machine::find("frontier").unwrap().into(),
+        ..named("gpt-5b")
+    };
+    // The last stages have no room in the middle of the step, while others wait for their messages.
+    let refused = search(&on_devices(&on_16)).unwrap_err().to_string();
+    assert!(refused.contains("it needs at least"), "{refused}");
 }
 
 #[test]
