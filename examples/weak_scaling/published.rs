@@ -52,8 +52,9 @@ pub struct Published {
     sequence_parallel: bool,
     #[serde(default)]
     stored_scores: bool,
+    /// Whether the fastest variant of each GEMM was chosen by timing.
     #[serde(default = "yes")]
-    tuned: bool,
+    pub tuned: bool,
 }
 
 /// The quantity that a published figure measures.
