@@ -22,7 +22,7 @@ pub(crate) struct Overrides {
     /// Ranks along each axis, as in x=2,z=2,pipeline=2; unnamed axes have 1
     #[arg(long, value_name = "AXIS=N,...")]
     pub(crate) grid: Option<Degrees>,
-    /// Pipeline schedule: gpipe, 1f1b, interleaved (or interleaved:CHUNKS), zb-h1, zb-v, pipedream-2bw, message-driven (or
+    /// Pipeline schedule: gpipe, 1f1b, interleaved (or interleaved:CHUNKS), zb-h1, zb-v, pipedream, pipedream-2bw, message-driven (or
     /// message-driven:LIMIT)
     #[arg(long)]
     schedule: Option<ScheduleKind>,

@@ -281,6 +281,19 @@ pub enum Mismatch {
         /// The trainer's.
         needed: String,
     },
+    /// It holds other versions of the weights than a schedule that delays gradients needs on these stages.
+    #[error(
+        "{name} has {found} earlier versions, needs {needed}; resume it with the schedule and the stages that wrote it, or begin a run \
+         with its weights"
+    )]
+    Versions {
+        /// The parameter.
+        name: String,
+        /// Its earlier versions in the checkpoint.
+        found: usize,
+        /// Those that the run needs.
+        needed: usize,
+    },
     /// It was made with another value of a key that a resumed run may not change.
     #[error("was made with {key} = {needed}, found {found}{}; --allow-changes accepts it", more_keys(*others))]
     Setting {

@@ -80,7 +80,7 @@ pub(crate) struct Plan {
     /// Whether to recompute layers in backward; by default both are tried
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
     recompute: Option<bool>,
-    /// Consider only this schedule: gpipe, 1f1b, interleaved:CHUNKS, zb-h1, zb-v, pipedream-2bw, message-driven
+    /// Consider only this schedule: gpipe, 1f1b, interleaved:CHUNKS, zb-h1, zb-v, pipedream, pipedream-2bw, message-driven
     #[arg(long)]
     schedule: Option<ScheduleKind>,
     /// What replicas along Data hold in shards; by default all are tried

@@ -6,8 +6,8 @@ use tensor::MemoryKind;
 use train::Config;
 
 /// Every axis, gradients of several micro-batches, shards of state and of gradients, a backward that is split, parts that take
-/// turns on a stage, and two versions of the weights.
-const GRIDS: [&[&str]; 11] = [
+/// turns on a stage, and several versions of the weights.
+const GRIDS: [&[&str]; 12] = [
     &[],
     &["training.micro_batches = 4", "training.recompute = true"],
     &[
@@ -43,6 +43,12 @@ const GRIDS: [&[&str]; 11] = [
         "parallel.grid = \"pipeline=2\"",
         "parallel.schedule = \"pipedream-2bw\"",
         "training.micro_batches = 4",
+    ],
+    &[
+        "parallel.grid = \"pipeline=2\"",
+        "parallel.schedule = \"pipedream\"",
+        "training.micro_batches = 4",
+        "model.tied_head = false",
     ],
     &[
         "parallel.grid = \"pipeline=2\"",

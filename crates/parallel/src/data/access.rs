@@ -20,8 +20,9 @@ pub enum Part {
     Weights,
     /// Its weights as forward and backward read them, in the type of activations.
     Values,
-    /// The values of the set's other version, if it has [two](super::SetOptions::versions).
-    Previous,
+    /// The values of the version that was updated so many updates before the set's own, from 1, if there are
+    /// [more](super::SetOptions::versions).
+    Previous(usize),
     /// A state tensor of the optimiser, by its index; codes, if the state is kept as codes.
     State(usize),
     /// The scales of these codes, by the index of the state: the [own](super::SetOptions::own) ones are read, and those that
@@ -127,7 +128,7 @@ impl ParameterSet {
                     continue;
                 }
                 Part::Values => (0..bucket.len(), bucket.values.tensor()?.clone()),
-                Part::Previous => (0..bucket.len(), bucket.previous()?.clone()),
+                Part::Previous(updates) => (0..bucket.len(), bucket.previous(updates)?.clone()),
                 Part::Weights => (bucket.range.clone(), bucket.weights()?),
                 Part::State(index) => (bucket.range.clone(), bucket.state(index)?),
                 Part::Gradient => match bucket.own_gradients()? {
@@ -233,7 +234,7 @@ impl ParameterSet {
         let most = most.max().unwrap_or(0);
         self.0.buckets.iter().filter(move |bucket| match part {
             Part::Weights | Part::Values => true,
-            Part::Previous => self.0.options.versions,
+            Part::Previous(updates) => updates < self.0.options.versions,
             // A state that no parameter has is an error of the caller.
             Part::State(index) if index < most => index < bucket.state.num_states(),
             Part::Scales(_) => bucket.scales.is_some(),
@@ -249,7 +250,7 @@ impl ParameterSet {
         let (context, subject) = (&self.0.context, Subject::Gradients);
         match part {
             Part::Values => bucket.values.tensor().cloned(),
-            Part::Previous => bucket.previous().cloned(),
+            Part::Previous(updates) => bucket.previous(updates).cloned(),
             Part::Weights if !bucket.state.has_master() => bucket.values.tensor().cloned(),
             Part::Weights => bucket.whole(context, subject, &bucket.weights()?),
             Part::State(index) => bucket.whole(context, subject, &bucket.state(index)?),
@@ -302,7 +303,7 @@ fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
         Part::Gradient if bucket.shards_gradients() => upload_if_any(&bucket.gradients, own),
         Part::Gradient => upload_if_any(&bucket.gradients, flat),
         Part::Values => bucket.values.tensor()?.upload_f64(flat),
-        Part::Previous => bucket.previous()?.upload_f64(flat),
+        Part::Previous(updates) => bucket.previous(updates)?.upload_f64(flat),
         Part::Weights => {
             bucket.values.tensor()?.upload_f64(flat)?;
             bucket.state.set_master(own)

@@ -16,10 +16,10 @@ use tensor::{DType, Error, MemoryKind, ReduceOp, Result, Stream, Tensor, ops};
 // Parameters start at multiples of this many elements, so that vector loads of each are aligned.
 const ALIGNMENT: usize = 16;
 
-/// Where a second version of parameters has its gradients.
+/// Where a further version of parameters has its gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionGradients {
-    /// In memory of its own: backward passes of a step on one version may begin before the update of the other.
+    /// In memory of its own: backward passes on one version may begin before the update of the other.
     Own,
     /// In that of the first version: they begin after it.
     Shared,
@@ -49,8 +49,8 @@ pub(super) struct Bucket {
     pub(super) range: Range<usize>,
     shards_gradients: bool,
     counts: Counts,
-    /// The values of the same bucket in the set's other version, if it has one.
-    pub(super) previous: OnceCell<Flat>,
+    /// The values of the same bucket in the set's other versions: of the one updated before it, of the one before that.
+    pub(super) previous: OnceCell<Vec<Flat>>,
 }
 
 impl Bucket {
@@ -162,13 +162,19 @@ impl Bucket {
         })
     }
 
-    /// The values of the other version.
+    /// The values of the version that was updated `updates` before this one, from 1.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is none.
-    pub(super) fn previous(&self) -> Result<&Tensor> {
-        let none = || Error::invalid("previous weights", "one version", "a set of two versions");
-        self.previous.get().ok_or_else(none)?.tensor()
+    pub(super) fn previous(&self, updates: usize) -> Result<&Tensor> {
+        let others = self.previous.get().map_or(&[][..], Vec::as_slice);
+        let found = updates.checked_sub(1).and_then(|index| others.get(index));
+        let none = || {
+            let (found, needed) = (others.len() + 1, updates + 1);
+            let needed = format!("a set of at least {needed}");
+            Error::invalid("previous weights", format!("{found} versions"), needed)
+        };
+        found.ok_or_else(none)?.tensor()
     }
 
     /// Elements of the flat buffers.

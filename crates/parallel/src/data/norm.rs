@@ -6,7 +6,7 @@ use grid::Axis;
 use tensor::{DType, ReduceOp, Result, Tensor, ops::optimiser};
 
 impl ParameterSet {
-    /// The sum of the squares of all gradients of the model: one f64, the same on every rank.
+    /// The sum of the squares of all gradients that ranks along these axes hold: one f64, the same on all of them.
     ///
     /// A shard counts on one of the ranks that hold it; a tied parameter counts on the first stage that has it.
     ///
@@ -15,28 +15,28 @@ impl ParameterSet {
     /// passes and four numbers: the bits then do not depend on how ranks and tensors hold the gradients.
     /// # Errors
     /// Those of the collectives.
-    pub(super) fn gradient_sum_squares(&self) -> Result<Tensor> {
+    pub(super) fn sum_squares_over(&self, axes: &[Axis]) -> Result<Tensor> {
         let device = self.0.context.device();
         let zeros = |count| Tensor::zeros(device, DType::F64, &[count]);
         if self.0.context.settings().reproducible == Reproducible::Run {
             let sum = zeros(1)?;
             self.each_counted(|counted| optimiser::sum_squares(counted, &sum))?;
-            self.reduce_counted(&sum, ReduceOp::Sum)?;
+            self.reduce_counted(axes, &sum, ReduceOp::Sum)?;
             return Ok(sum);
         }
         let (largest, sums) = (zeros(1)?, zeros(3)?);
         self.each_counted(|counted| optimiser::largest(counted, &largest))?;
-        self.reduce_counted(&largest, ReduceOp::Max)?;
+        self.reduce_counted(axes, &largest, ReduceOp::Max)?;
         self.each_counted(|counted| optimiser::exact_squares(counted, &largest, &sums))?;
-        self.reduce_counted(&sums, ReduceOp::Sum)?;
+        self.reduce_counted(axes, &sums, ReduceOp::Sum)?;
         optimiser::exact_total(&largest, &sums)
     }
 
-    // Over all axes whose ranks count different gradients.
-    fn reduce_counted(&self, numbers: &Tensor, op: ReduceOp) -> Result<()> {
+    // Over those of the axes whose ranks count different gradients.
+    fn reduce_counted(&self, axes: &[Axis], numbers: &Tensor, op: ReduceOp) -> Result<()> {
         let context = &self.0.context;
         let compute = context.device().compute();
-        for axis in Axis::ALL {
+        for &axis in axes {
             // Ranks of Context hold and count the same gradients; so do replicas along Data without sharded state.
             let is_same = match axis {
                 Axis::Context => true,

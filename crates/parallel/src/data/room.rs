@@ -31,7 +31,7 @@ impl Room {
         })
     }
 
-    /// For a second version of the parameters, which has the state of the first.
+    /// For a further version of the parameters, which has the state of the first.
     pub(super) fn version(&self) -> Room {
         Room {
             store: None,

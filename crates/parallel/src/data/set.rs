@@ -41,8 +41,8 @@ pub struct SetOptions {
     pub sharding: Sharding,
     /// Where state is.
     pub places: StatePlaces,
-    /// Whether the set is one of two [versions](ParameterSet::version) of its parameters.
-    pub versions: bool,
+    /// How many [versions](ParameterSet::version) of its parameters there are.
+    pub versions: usize,
 }
 
 impl SetOptions {
@@ -57,7 +57,7 @@ impl SetOptions {
             factors: false,
             sharding: Sharding::None,
             places: StatePlaces::DEVICE,
-            versions: false,
+            versions: 1,
         }
     }
 
@@ -143,12 +143,12 @@ impl ParameterSet {
         ParameterSet::make(context, parameters, tied, options, None)
     }
 
-    /// A second version of this set's parameters, which are declared once more: with values of its own, `gradients` as that says, and
-    /// the same state of the optimiser. [`catch_up`](Self::catch_up) brings it to the values of this one.
+    /// A further version of this set's parameters, which are declared once more: with values of its own, `gradients` as that says,
+    /// and the same state of the optimiser. [`take_turns`](Self::take_turns) sets the order of all versions.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a set without [`SetOptions::versions`], for one that has a version already, and for other
-    /// parameters; as [`allocate`](Self::allocate).
+    /// [`Error::Invalid`] for a set of one [version](SetOptions::versions), and for other parameters; as
+    /// [`allocate`](Self::allocate).
     pub fn version(
         &self,
         parameters: Vec<Parameter>,
@@ -156,14 +156,14 @@ impl ParameterSet {
         gradients: VersionGradients,
     ) -> Result<ParameterSet> {
         let invalid = |found: &str| {
-            let needed = "the same parameters for a first other version, in a set of two";
+            let needed = "the same parameters, in a set of several versions";
             Err(Error::invalid("version of parameters", found, needed))
         };
         let names = |all: &[Parameter]| -> Vec<(String, Vec<usize>)> {
             let name = |one: &Parameter| (one.name().to_owned(), one.local_shape().to_vec());
             all.iter().map(name).collect()
         };
-        if !self.0.options.versions {
+        if self.0.options.versions < 2 {
             return invalid("a set of one version");
         }
         if names(&parameters) != names(&self.0.parameters) {
@@ -171,25 +171,44 @@ impl ParameterSet {
         }
         let options = self.0.options.clone();
         let of = Some((self, gradients));
-        let other = ParameterSet::make(&self.0.context, parameters, tied, options, of)?;
-        for (own, of_other) in self.0.buckets.iter().zip(&other.0.buckets) {
-            let is_first = own.previous.set(of_other.values.clone()).is_ok();
-            if !is_first || of_other.previous.set(own.values.clone()).is_err() {
-                return invalid("a set that has another version");
-            }
-        }
-        Ok(other)
+        ParameterSet::make(&self.0.context, parameters, tied, options, of)
     }
 
-    /// Sets the values to those of the other version, after all work that reads the ones that were here.
+    /// Sets the order in which versions are updated: each after the one before it, and the first after the last.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for another number of versions than their [options](SetOptions::versions) state, and if their order is
+    /// set already.
+    pub fn take_turns(versions: &[ParameterSet]) -> Result<()> {
+        let count = versions.len();
+        let refuse = |found: String, needed: String| {
+            Err(Error::invalid("versions of parameters", found, needed))
+        };
+        for (index, set) in versions.iter().enumerate() {
+            let needed = set.0.options.versions;
+            if needed != count {
+                return refuse(count.to_string(), needed.to_string());
+            }
+            let before = |back: usize| &versions[(index + count - back) % count];
+            for (number, bucket) in set.0.buckets.iter().enumerate() {
+                let others = (1..count).map(|back| before(back).0.buckets[number].values.clone());
+                if bucket.previous.set(others.collect()).is_err() {
+                    return refuse("an order".into(), "versions without one".into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the values to those of the version that was updated before this one, after all work that reads the ones that were here.
     ///
     /// # Cost
     /// A copy of the weights, in the type of activations.
     /// # Errors
-    /// [`Error::Invalid`] for a set without another version; those of the device.
+    /// [`Error::Invalid`] for a set of one version; those of the device.
     pub fn catch_up(&self) -> Result<()> {
         let mut buckets = self.0.buckets.iter();
-        buckets.try_for_each(|bucket| ops::copy(bucket.previous()?, bucket.values.tensor()?))
+        buckets.try_for_each(|bucket| ops::copy(bucket.previous(1)?, bucket.values.tensor()?))
     }
 
     fn make(

@@ -7,6 +7,7 @@
 
 use super::{Factoring, ParameterSet, SetOptions, UpdateRule};
 use crate::{Mode, Pass, Reproducible, RowCut, layers::gather::Gatherer, pass::Shared};
+use grid::Axis;
 use std::{
     cell::{Cell, RefCell},
     fmt,
@@ -180,7 +181,19 @@ impl Gradients {
     /// [`Error::Invalid`] when another step has begun meanwhile; those of the collectives.
     pub fn sum_squares(&self) -> Result<Tensor> {
         check_current(&self.set, self.number)?;
-        self.set.gradient_sum_squares()
+        self.set.sum_squares_over(&Axis::ALL)
+    }
+
+    /// The same of the gradients on this pipeline stage alone, for a stage that updates its weights by itself. Collective within it.
+    ///
+    /// # Cost
+    /// As there, without the axis of the pipeline.
+    /// # Errors
+    /// As there.
+    pub fn stage_sum_squares(&self) -> Result<Tensor> {
+        check_current(&self.set, self.number)?;
+        let of_stage = Axis::ALL.into_iter().filter(|axis| *axis != Axis::Pipeline);
+        self.set.sum_squares_over(&of_stage.collect::<Vec<_>>())
     }
 
     /// Passes `work` the pieces of [matrices that the optimiser updates as a whole](SetOptions::matrix_states), grouped by the

@@ -50,6 +50,14 @@ impl MicroBatch {
         self.rows.0..self.rows.1
     }
 
+    /// The same rows, counted from row `first` of the batch.
+    pub(crate) fn counted_from(&self, first: usize) -> MicroBatch {
+        MicroBatch {
+            rows: (self.rows.0 - first, self.rows.1 - first),
+            columns: self.columns.clone(),
+        }
+    }
+
     /// The column of that name.
     ///
     /// # Errors

@@ -6,21 +6,23 @@ use super::{
     schedule::{Action, Overlapped, StepAction},
     stage::Stage,
 };
+use crate::data::Gradients;
 use grid::Axis;
-use tensor::Result;
+use tensor::{Error, Result};
 
 /// Runs the forward and backward passes of a step on this rank's stage.
 ///
 /// If the schedule goes on into the next step, `ahead` says whether passes of this step were run in the one before, and `next` is
-/// the batch of the next one, if it is known; otherwise neither is.
+/// the batch of the next one, if it is known; otherwise neither is. `update` receives the gradients of each update.
 ///
 /// # Errors
-/// Those of layers and messages.
-pub(super) fn run<'a>(
+/// Those of layers, messages and `update`.
+pub(super) fn run<'a, E: From<Error>>(
     stage: &mut Stage<'a>,
     schedule: &SchedulePlan,
     (ahead, mut next): (bool, Option<&mut Stage<'a>>),
-) -> Result<()> {
+    update: &mut impl FnMut(Gradients) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
     let index = stage.pipeline.context().index(Axis::Pipeline);
     match schedule {
         SchedulePlan::Listed(schedule) => {
@@ -29,26 +31,35 @@ pub(super) fn run<'a>(
                 is_next: false,
             };
             let list: Vec<StepAction> = schedule.stages[index].iter().map(own).collect();
-            listed((stage, None), &list, schedule.splits_backward)
+            listed((stage, None), &list, schedule.splits_backward, update)?;
         }
         SchedulePlan::Overlapped(overlapped) => {
             let list = overlapped.step(index, ahead, next.is_some());
-            listed((stage, next.as_deref_mut()), &list, false)?;
-            next.map_or(Ok(()), |next| receive_ahead(next, overlapped, index))
+            listed((stage, next.as_deref_mut()), &list, false, update)?;
+            next.map_or(Ok(()), |next| receive_ahead(next, overlapped, index))?;
         }
-        SchedulePlan::Driven { in_flight, .. } => driven::run(stage, *in_flight),
+        SchedulePlan::Driven { in_flight, .. } => driven::run(stage, *in_flight)?,
     }
+    update(stage.last_gradients()?)
 }
 
 // Receives are queued one pass ahead of their use, so that messages overlap with compute. The first receive of
 // a link waits for its turn, because the host must learn from the sender what will arrive.
-fn listed<'a>(
+//
+// An update waits until the messages of its last backward are queued, but not longer than to the next pass.
+fn listed<'a, E: From<Error>>(
     (stage, mut next): (&mut Stage<'a>, Option<&mut Stage<'a>>),
     actions: &[StepAction],
     splits_backward: bool,
-) -> Result<()> {
+    update: &mut impl FnMut(Gradients) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
     let mut received = 0;
     for (index, step) in actions.iter().enumerate() {
+        if is_pass(step)
+            && let Some(gradients) = stage.due_gradients()?
+        {
+            update(gradients)?;
+        }
         let until = if is_pass(step) {
             next_pass(actions, index)
         } else {

@@ -5,23 +5,21 @@ use super::{
     engine,
     part::Program,
     plan::SchedulePlan,
+    round::Rounds,
     saver::Saver,
     stage::{BatchRun, Stage},
+    versions::{Version, Versions},
 };
 use crate::{
     Context, Pass,
     cache::{CachedRows, NewTokens},
-    data::{Gradients, ParameterSet, SetOptions, Tied, TrainingStep},
+    data::{Gradients, ParameterSet, SetOptions, Tied},
     memory::{ActivationMemory, SegmentMemory, recomputed_runs},
     model::{Batch, Cut, MicroBatch, Model, Wires},
     parameter::Parameter,
 };
 use grid::Axis;
-use std::{
-    cell::{Cell, RefCell},
-    fmt,
-    rc::Rc,
-};
+use std::{cell::RefCell, fmt, rc::Rc};
 use tensor::{Error, Result, Tensor};
 
 /// How a model is placed on its stages.
@@ -38,29 +36,14 @@ pub struct Options {
 
 /// The part of a model that this rank's stage runs, with its parameters and its channels to the other stages.
 pub struct Pipeline {
-    // One, or two that take turns.
-    versions: Vec<Version>,
-    // The index of the one with the latest weights.
-    latest: Cell<usize>,
+    pub(super) versions: Versions,
     // What was run of the next batch.
-    ahead: RefCell<Option<Ahead>>,
+    ahead: RefCell<Option<BatchRun>>,
     all_parameters: Vec<Parameter>,
     context: Context,
     schedule: SchedulePlan,
     pub(super) channels: Vec<Option<Channel>>,
     pub(super) saver: Option<Saver>,
-}
-
-// A version of the weights, with the model that computes with it.
-struct Version {
-    parameters: ParameterSet,
-    program: Program,
-}
-
-// A step that has begun before the one before it has ended.
-struct Ahead {
-    step: TrainingStep,
-    run: BatchRun,
 }
 
 /// A model, and the parameters that it has declared.
@@ -72,22 +55,26 @@ impl Pipeline {
     ///
     /// # Errors
     /// [`Error::Invalid`] as for [`Cut::new`] and [`ParameterSet::allocate`], and for a parameter of a segment that the
-    /// model does not have; [`Error::OutOfMemory`]; those of `build` and of joining other stages.
+    /// model does not have, and for one that several stages use, if each stage updates its weights by itself;
+    /// [`Error::OutOfMemory`]; those of `build` and of joining other stages.
     pub fn new(
         context: &Context,
         mut build: impl FnMut() -> Result<Built>,
         schedule: SchedulePlan,
         options: Options,
     ) -> Result<Pipeline> {
-        let num_versions = schedule.num_versions();
+        let num_versions = schedule.num_versions(context.index(Axis::Pipeline));
         let set = SetOptions {
-            versions: num_versions > 1,
+            versions: num_versions,
             ..options.set.clone()
         };
         let stages = schedule.stages(context.degree(Axis::Pipeline));
         let (model, declared) = build()?;
         let cut = Cut::new(&*model, &declared, stages, options.depths.as_deref())?;
         check_segments(&declared, cut.num_segments())?;
+        if schedule.updates_each_micro_batch() {
+            check_untied(&cut, &declared)?;
+        }
         let (own, tied) = held(context, &cut, &declared);
         let parameters = ParameterSet::allocate(context, own, &tied, set)?;
         let channels = Channel::open_all(context, &cut, options.set.trains)?;
@@ -123,8 +110,7 @@ impl Pipeline {
             });
         }
         Ok(Pipeline {
-            latest: Cell::new(versions.len() - 1),
-            versions,
+            versions: Versions::new(versions)?,
             ahead: RefCell::default(),
             all_parameters: declared,
             context: context.clone(),
@@ -141,31 +127,42 @@ impl Pipeline {
 
     /// The model.
     pub fn model(&self) -> &dyn Model {
-        &*self.latest().program.model
+        &*self.versions.latest().program.model
     }
 
     /// The parameters that this rank holds, with the latest weights.
     pub fn parameters(&self) -> &ParameterSet {
-        &self.latest().parameters
+        &self.versions.latest().parameters
     }
 
     /// The parameters with which the next batch computes: those of [`parameters`](Pipeline::parameters), unless the schedule
     /// delays gradients.
     pub fn next_parameters(&self) -> &ParameterSet {
-        &self.versions[self.next_version()].parameters
+        &self.versions.next().parameters
     }
 
     /// Drops what was run of a next batch.
     pub fn forget_ahead(&self) {
         self.ahead.take();
+        self.versions.forget_rounds();
     }
 
-    fn latest(&self) -> &Version {
-        &self.versions[self.latest.get()]
+    /// Sets all versions of the weights to the latest one, as in a run that begins.
+    ///
+    /// # Errors
+    /// As [`ParameterSet::catch_up`].
+    pub fn equal_versions(&self) -> Result<()> {
+        self.forget_ahead();
+        self.versions.equal()
     }
 
-    fn next_version(&self) -> usize {
-        (self.latest.get() + 1) % self.versions.len()
+    /// Updates by which the gradients of a parameter are late on the stage that uses it: the earlier versions that it has.
+    pub fn updates_late(&self, parameter: &Parameter) -> usize {
+        let stages = self.cut().stages_of(&parameter.segments());
+        let versions = stages
+            .iter()
+            .map(|stage| self.schedule.num_versions(*stage));
+        versions.max().map_or(0, |versions| versions - 1)
     }
 
     /// The parameters of the full model, most of which other stages hold.
@@ -175,7 +172,7 @@ impl Pipeline {
 
     /// The segments that each stage holds.
     pub fn cut(&self) -> &Cut {
-        &self.versions[0].program.cut
+        &self.versions.latest().program.cut
     }
 
     /// How micro-batches pass through the stages.
@@ -200,67 +197,49 @@ impl Pipeline {
 
     /// Runs forward and backward of a batch. Collective.
     ///
-    /// `d_loss`, one element, is the gradient of the loss: 1, or the loss scale. Returns the gradients, summed
-    /// over all replicas, and on the last stage the index and loss of each micro-batch, as
+    /// `d_loss`, one element, is the gradient of the loss: 1, or the loss scale. `update` receives the gradients, summed over
+    /// all replicas: once at the end, or after each micro-batch, if each stage [updates its weights
+    /// then](SchedulePlan::updates_each_micro_batch). Returns on the last stage the index and loss of each micro-batch, as
     /// [`Loss::value`](crate::layers::Loss::value) gives it.
     ///
-    /// If the schedule delays gradients, the batch computes with the weights of one update before, and `next`, the batch of the
+    /// If the schedule delays gradients, the batch computes with the weights of earlier updates, and `next`, the batch of the
     /// next call, may be begun. Whether it is known changes no number. If it was begun, its rows are those that were announced,
     /// and its gradients belong to the `d_loss` of that call.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the batch and the schedule have different numbers of micro-batches, a rank holds no row
-    /// of one, rows exceed the batch, another batch was announced, or the parameters were allocated for inference; those of
-    /// layers and messages.
-    pub fn train(
+    /// of one, rows exceed the batch or do not divide into the updates of the step, another batch was announced, or the parameters
+    /// were allocated for inference; those of layers, messages and `update`.
+    pub fn train<E: From<Error>>(
         &self,
         batch: &Batch,
         next: Option<&Batch>,
         d_loss: &Tensor,
-    ) -> Result<(Gradients, Vec<(usize, Tensor)>)> {
-        let own = self.next_version();
+        mut update: impl FnMut(Gradients) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Vec<(usize, Tensor)>, E> {
         let ahead = self.ahead.take();
         let was_ahead = ahead.is_some();
-        let (mut stage, step) = match ahead {
-            Some(Ahead { step, run }) => {
+        let mut stage = match ahead {
+            Some(run) => {
                 check_announced(batch, run.batch())?;
-                let stage = Stage {
-                    pipeline: self,
-                    run,
-                };
-                (stage, step)
+                let pipeline = self;
+                Stage { pipeline, run }
             }
-            None => self.begin(own, batch, d_loss)?,
+            None => {
+                self.forget_ahead();
+                self.begin(batch, d_loss)?
+            }
         };
-        let next = next.filter(|_| self.versions.len() > 1);
-        let other = (own + 1) % self.versions.len();
-        let mut begun = next
-            .map(|next| self.begin(other, next, d_loss))
-            .transpose()?;
-        let of_next = begun.as_mut().map(|(stage, _)| stage);
-        engine::run(&mut stage, &self.schedule, (was_ahead, of_next))?;
-        let losses = stage.run.into_losses();
-        let gradients = step.finish()?;
-        if self.versions.len() > 1 {
-            // No pass reads these weights any more, so they become the latest ones, which the update changes.
-            self.versions[own].parameters.catch_up()?;
-            self.latest.set(own);
-        }
-        let rest = begun.map(|(stage, step)| Ahead {
-            step,
-            run: stage.run,
-        });
-        self.ahead.replace(rest);
-        Ok((gradients, losses))
+        let next = next.filter(|_| matches!(self.schedule, SchedulePlan::Overlapped(_)));
+        let mut begun = next.map(|next| self.begin(next, d_loss)).transpose()?;
+        let ends = (was_ahead, begun.as_mut());
+        engine::run(&mut stage, &self.schedule, ends, &mut update)?;
+        self.ahead.replace(begun.map(|stage| stage.run));
+        Ok(stage.run.into_losses())
     }
 
-    // A training step on a version.
-    fn begin(
-        &self,
-        version: usize,
-        batch: &Batch,
-        d_loss: &Tensor,
-    ) -> Result<(Stage<'_>, TrainingStep)> {
+    // A batch of which nothing has run.
+    fn begin(&self, batch: &Batch, d_loss: &Tensor) -> Result<Stage<'_>> {
         let (found, needed) = (batch.micro_batches.len(), self.schedule.num_micro_batches());
         if found != needed {
             let needed = format!("{needed}, as the schedule has");
@@ -271,16 +250,18 @@ impl Pipeline {
             ));
         }
         check_rows(batch)?;
-        let Version {
-            parameters,
-            program,
-        } = &self.versions[version];
-        let step = parameters.begin_step(batch.step, batch.cut())?;
-        let passes = batch.micro_batches.iter();
-        let passes = passes.map(|batch| step.pass(batch.rows()));
-        let passes = passes.collect::<Result<_>>()?;
-        let stage = Stage::new(self, program, batch, passes, Some(d_loss));
-        Ok((stage, step))
+        let updates = self.schedule.num_updates();
+        if !batch.num_rows.is_multiple_of(updates) {
+            let found = format!("{} rows", batch.num_rows);
+            let needed = format!("a multiple of the {updates} updates of a step");
+            return Err(Error::invalid("batch", found, needed));
+        }
+        let mut rounds = Rounds::training(&self.schedule);
+        if !self.schedule.updates_each_micro_batch() {
+            // Not within the step, where gradients of the batch before may already be in the memory that both use.
+            rounds.begin(self, batch)?;
+        }
+        Ok(Stage::new(self, batch, rounds, Some(d_loss)))
     }
 
     /// Runs the micro-batches forward through all stages. On the last stage, returns in order the result of
@@ -348,7 +329,7 @@ impl Pipeline {
         let Version {
             parameters,
             program,
-        } = self.latest();
+        } = self.versions.latest();
         let evaluation = parameters.evaluate(batch.cut());
         let device = self.context.device().clone();
         device.without_gradients(|| {
@@ -357,7 +338,8 @@ impl Pipeline {
                 .iter()
                 .map(|batch| evaluation.pass(batch.rows()));
             let passes = prepare(passes.collect::<Result<_>>()?)?;
-            let mut stage = Stage::new(self, program, batch, passes, None);
+            let rounds = Rounds::evaluation(program, passes);
+            let mut stage = Stage::new(self, batch, rounds, None);
             let mut outputs = Vec::new();
             for chunk in 0..self.cut().stages().chunks {
                 for micro_batch in 0..batch.micro_batches.len() {
@@ -392,6 +374,26 @@ fn held(context: &Context, cut: &Cut, declared: &[Parameter]) -> (Vec<Parameter>
         }
     }
     (held, tied)
+}
+
+// Its copies would be updated with the same sum, for which the last stage would wait in each update.
+fn check_untied(cut: &Cut, declared: &[Parameter]) -> Result<()> {
+    for parameter in declared {
+        let mut stages = cut.stages_of(&parameter.segments());
+        stages.sort_unstable();
+        stages.dedup();
+        if stages.len() > 1 {
+            let needed = "one stage, because with schedule pipedream each stage updates its weights by itself: \
+                          untie it, or cut the model elsewhere";
+            let found = format!("uses on stages {stages:?}");
+            return Err(Error::invalid(
+                format!("parameter {}", parameter.name()),
+                found,
+                needed,
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn check_announced(batch: &Batch, announced: &Batch) -> Result<()> {

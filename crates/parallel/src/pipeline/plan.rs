@@ -9,7 +9,7 @@ use tensor::{Error, Result};
 pub enum SchedulePlan {
     /// By a list of actions per stage.
     Listed(Schedule),
-    /// By such lists that go on from one step into the next, with two versions of the weights.
+    /// By such lists that go on from one step into the next, with several versions of the weights.
     Overlapped(Overlapped),
     /// By the messages that arrive, with a limit on the micro-batches in flight on a stage.
     Driven {
@@ -44,8 +44,11 @@ impl SchedulePlan {
             });
         }
         if kind.delays_gradients() {
-            let overlapped =
-                schedule::pipedream_2bw(num_stages, num_micro_batches).map_err(refuse)?;
+            let make = match kind.updates_each_micro_batch() {
+                true => schedule::pipedream,
+                false => schedule::pipedream_2bw,
+            };
+            let overlapped = make(num_stages, num_micro_batches).map_err(refuse)?;
             schedule::check_overlapped(&overlapped).map_err(refuse)?;
             return Ok(SchedulePlan::Overlapped(overlapped));
         }
@@ -66,14 +69,30 @@ impl SchedulePlan {
     }
 
     /// Versions of the weights that a stage holds.
-    pub fn num_versions(&self) -> usize {
+    pub fn num_versions(&self, stage: usize) -> usize {
         match self {
-            SchedulePlan::Overlapped(_) => 2,
+            SchedulePlan::Overlapped(overlapped) => overlapped.versions[stage],
             SchedulePlan::Listed(_) | SchedulePlan::Driven { .. } => 1,
         }
     }
 
-    /// Where a stage has the gradients of a second version.
+    /// Whether each stage updates its weights by itself, after each micro-batch.
+    pub fn updates_each_micro_batch(&self) -> bool {
+        match self {
+            SchedulePlan::Overlapped(overlapped) => overlapped.updates_each_micro_batch,
+            SchedulePlan::Listed(_) | SchedulePlan::Driven { .. } => false,
+        }
+    }
+
+    /// Updates of the weights in a step.
+    pub fn num_updates(&self) -> usize {
+        match self.updates_each_micro_batch() {
+            true => self.num_micro_batches(),
+            false => 1,
+        }
+    }
+
+    /// Where a stage has the gradients of further versions.
     pub fn version_gradients(&self, stage: usize) -> VersionGradients {
         match self {
             SchedulePlan::Overlapped(overlapped) if overlapped.ahead(stage)[1] > 0 => {

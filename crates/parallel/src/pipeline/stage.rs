@@ -4,11 +4,13 @@ use super::{
     channel::{Signature, WireSpec, signature},
     part::{Live, Program},
     pipeline::Pipeline,
+    round::Rounds,
     saver::PartSaver,
     schedule::ChunkLocation,
 };
 use crate::{
     DTensor, Pass,
+    data::Gradients,
     model::{Batch, Link, MicroBatch},
     pass::Later,
 };
@@ -46,11 +48,9 @@ pub(super) struct Stage<'a> {
 
 /// The state of a stage's work on a batch, which may rest from one step to the next.
 pub(super) struct BatchRun {
-    // The version of the model that computes.
-    program: Program,
+    // The passes of the micro-batches, and the versions of the model that run them.
+    rounds: Rounds,
     batch: Rc<Batch>,
-    // One pass per micro-batch.
-    passes: Vec<Pass>,
     signatures: Vec<Signature>,
     d_loss: Option<Tensor>,
     in_flight: HashMap<Task, InFlight>,
@@ -77,19 +77,17 @@ impl<'a> Stage<'a> {
     /// If there is `d_loss`, the gradient of the loss, the batch is used for training.
     pub(super) fn new(
         pipeline: &'a Pipeline,
-        program: &Program,
         batch: &Batch,
-        passes: Vec<Pass>,
+        rounds: Rounds,
         d_loss: Option<&Tensor>,
     ) -> Stage<'a> {
         let signatures = batch.micro_batches.iter();
         let run = BatchRun {
-            program: program.clone(),
+            rounds,
             signatures: signatures
                 .map(|batch| signature(batch, d_loss.is_some()))
                 .collect(),
             batch: Rc::new(batch.clone()),
-            passes,
             d_loss: d_loss.cloned(),
             in_flight: HashMap::new(),
             activations: HashMap::new(),
@@ -102,12 +100,11 @@ impl<'a> Stage<'a> {
 
     /// Runs a part forward on the wires that were received, or handed over, for it.
     pub(super) fn forward(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
-        let (part, pass) = (self.part(chunk), self.run.passes[micro_batch].clone());
-        let (mut live, inputs) = self.inputs(micro_batch, part)?;
-        let (program, batch) = (self.run.program.clone(), self.run.batch.clone());
-        let data = &batch.micro_batches[micro_batch];
+        let part = self.part(chunk);
+        let (program, pass, data) = self.run_of(micro_batch)?;
+        let (mut live, inputs) = self.inputs(&pass, micro_batch, part)?;
         let mut saver = PartSaver::new(self.pipeline.saver.as_ref(), &live);
-        program.forward(part, &pass, data, &mut live, &mut saver)?;
+        program.forward(part, &pass, &data, &mut live, &mut saver)?;
         let mut flight = InFlight {
             inputs,
             ..InFlight::default()
@@ -115,7 +112,7 @@ impl<'a> Stage<'a> {
         if program.cut.is_last(part) {
             // The objective keeps what it needs where the last segment does.
             let place = program.place(program.cut.num_segments() - 1);
-            let objective = |live: &mut _| program.objective(&pass, data, live);
+            let objective = |live: &mut _| program.objective(&pass, &data, live);
             let loss = saver.segment(place, &mut live, objective)?;
             self.run.losses.push((micro_batch, loss.value().clone()));
             flight.loss = Some(loss.into_var());
@@ -132,16 +129,15 @@ impl<'a> Stage<'a> {
         chunk: usize,
         finish: impl FnOnce(&Pass, &MicroBatch, crate::model::Wires) -> Result<T>,
     ) -> Result<Option<T>> {
-        let (part, pass) = (self.part(chunk), self.run.passes[micro_batch].clone());
+        let part = self.part(chunk);
+        let (program, pass, data) = self.run_of(micro_batch)?;
         self.recv_activations(micro_batch, chunk)?;
-        let (mut live, _) = self.inputs(micro_batch, part)?;
-        let (program, batch) = (self.run.program.clone(), self.run.batch.clone());
-        let data = &batch.micro_batches[micro_batch];
+        let (mut live, _) = self.inputs(&pass, micro_batch, part)?;
         let mut saver = PartSaver::new(None, &live);
-        program.forward(part, &pass, data, &mut live, &mut saver)?;
+        program.forward(part, &pass, &data, &mut live, &mut saver)?;
         if program.cut.is_last(part) {
             let wires = program.outputs(&mut live)?;
-            return finish(&pass, data, wires).map(Some);
+            return finish(&pass, &data, wires).map(Some);
         }
         let outputs = self.leave(micro_batch, part, &live)?;
         drop(live);
@@ -151,7 +147,7 @@ impl<'a> Stage<'a> {
 
     /// As [`backward`](Stage::backward), but for the gradients of weights, which are put off.
     pub(super) fn backward_of_inputs(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
-        let pass = self.run.passes[micro_batch].clone();
+        let (_, pass, _) = self.run_of(micro_batch)?;
         let later = pass.putting_off(|| self.backward(micro_batch, chunk))?;
         self.run.put_off.insert((micro_batch, chunk), later);
         Ok(())
@@ -202,7 +198,27 @@ impl<'a> Stage<'a> {
             let taken = taken.collect::<Result<_>>()?;
             self.run.gradients.insert((micro_batch, link), taken);
         }
+        self.run.rounds.note_backward();
         Ok(())
+    }
+
+    /// The gradients of the next update, if it is not the last one of the step and its backwards have run. Collective.
+    pub(super) fn due_gradients(&mut self) -> Result<Option<Gradients>> {
+        match self.run.rounds.is_due(self.num_micro_batches()) {
+            true => self.run.rounds.finish(self.pipeline).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// The gradients of the last update of the step. Collective.
+    pub(super) fn last_gradients(&mut self) -> Result<Gradients> {
+        self.run.rounds.finish(self.pipeline)
+    }
+
+    // What runs a micro-batch: a version of the model, a pass, and the rows as the pass counts them.
+    fn run_of(&mut self, micro_batch: usize) -> Result<(Program, Pass, MicroBatch)> {
+        let BatchRun { rounds, batch, .. } = &mut self.run;
+        rounds.run_of(self.pipeline, batch, micro_batch)
     }
 
     // A wire that no segment used has a gradient of zero.
@@ -365,8 +381,7 @@ impl<'a> Stage<'a> {
     }
 
     // The wires that enter a part, and the places where their gradients will arrive.
-    fn inputs(&mut self, micro_batch: usize, part: usize) -> Result<(Live, Inputs)> {
-        let pass = &self.run.passes[micro_batch];
+    fn inputs(&mut self, pass: &Pass, micro_batch: usize, part: usize) -> Result<(Live, Inputs)> {
         let (mut live, mut all) = (Live::default(), Vec::new());
         for link in self.links_into(part) {
             let received = self.run.activations.remove(&(micro_batch, link));

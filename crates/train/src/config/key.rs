@@ -92,7 +92,7 @@ values! {
     GradientWire => "`mixed`, `narrow` or `wide`",
     Sharding => "`none`, `optimiser` or `gradients`",
     BitsChoice => "`auto`, `run` or `grid`",
-    ScheduleKind => "`gpipe`, `1f1b`, `interleaved:CHUNKS`, `zb-h1`, `zb-v`, `pipedream-2bw`, `message-driven` or `message-driven:LIMIT`",
+    ScheduleKind => "`gpipe`, `1f1b`, `interleaved:CHUNKS`, `zb-h1`, `zb-v`, `pipedream`, `pipedream-2bw`, `message-driven` or `message-driven:LIMIT`",
     OverlapNames => "list of `oar`, `ors`, `oag`, `oag-backward`, `data`, `all`, `none`",
     Precision => "`f64`, `f32`, `bf16` or `f16`",
     OptimiserKind => "`adamw`, `adamw8bit`, `adafactor`, `sgd`, `lion` or `muon`",

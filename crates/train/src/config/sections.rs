@@ -439,7 +439,7 @@ crate::section! {
         pub hierarchical: Hierarchical,
         /// The machine of the run, by name or by file, for choices that depend on its links.
         pub machine: Option<String>,
-        /// The order in which micro-batches pass through the stages.
+        /// The order in which micro-batches pass through the stages. With `pipedream` and `pipedream-2bw`, a run has other numbers.
         pub schedule: ScheduleKind,
         /// The number of segments of the model in each part of the pipeline, from the first part to the last. Absent: the cut
         /// whose slowest part takes the least time, with its messages, and that fits the memory.

@@ -60,7 +60,7 @@ pub fn configured(reader: &Reader, families: &Families) -> Result<Config> {
     config.build(&builder)?;
     let weights = [("weights/".into(), Part::Weights)];
     let options = SetOptions::inference(config.training.precision.dtype());
-    check_names(&builder.parameters(), reader, (&options, &weights))?;
+    check_names(&builder.parameters(), reader, (&options, &weights), &|_| 0)?;
     Ok(config)
 }
 
@@ -92,7 +92,7 @@ pub fn load(world: &World, device: &Device, config: &Config, reader: &Reader) ->
     let pipeline = inference(&context, config)?;
     let parts = [("weights/".to_owned(), Part::Weights)];
     let options = pipeline.parameters().options();
-    check_names(pipeline.declared(), reader, (options, &parts))?;
+    check_names(pipeline.declared(), reader, (options, &parts), &|_| 0)?;
     fill(world, reader, pipeline.parameters(), &parts)?;
     Ok(pipeline)
 }

@@ -14,7 +14,10 @@ use parallel::{
     Operation,
     memory::SegmentMemory,
     model::Cut,
-    pipeline::schedule::{Profile, ProfiledMemory, ProfiledWire, partition},
+    pipeline::{
+        ScheduleKind,
+        schedule::{Profile, ProfiledMemory, ProfiledWire, partition},
+    },
     work::{AttentionWork, LinearWork, SegmentWork, WireWork, Work},
 };
 
@@ -114,7 +117,7 @@ impl Step<'_> {
                 limit: limit as f64,
                 held: column(&|segment| self.held(segment)),
                 kept: choices()
-                    .map(|(segment, memory)| self.kept(segment, *memory))
+                    .map(|(segment, memory)| self.kept(segment, *memory) + self.stashed(segment))
                     .collect(),
             }),
         })
@@ -202,7 +205,16 @@ impl Step<'_> {
         pricing.one(Operation::Send, bytes, route)
     }
 
-    // Weights, gradients and the optimiser's state.
+    // A version of the weights for each micro-batch in flight, if the schedule stashes them.
+    fn stashed(&self, segment: &SegmentWork) -> f64 {
+        let Degrees { x, y, z, .. } = self.degrees;
+        match self.config.parallel.schedule.updates_each_micro_batch() {
+            true => (self.element() * segment.parameters) as f64 / (x * y * z) as f64,
+            false => 0.0,
+        }
+    }
+
+    // Weights, gradients and the optimiser's state, without stashed weights.
     fn held(&self, segment: &SegmentWork) -> f64 {
         let Degrees { x, y, z, data, .. } = self.degrees;
         let (training, sharding) = (&self.config.training, self.config.parallel.sharding);
@@ -215,12 +227,14 @@ impl Step<'_> {
             (PlaceKind::Device, Some(_)) => optimiser.num_states() + wide * master,
             _ => 0,
         };
-        let versions = match self.config.parallel.schedule.delays_gradients() {
-            true => 2.0,
-            false => 1.0,
+        let gradients = wide as f64 / over(sharding.shards_gradients());
+        let element = self.element() as f64;
+        let read = match self.config.parallel.schedule {
+            ScheduleKind::PipeDream => gradients,
+            ScheduleKind::PipeDream2Bw => 2.0 * (element + gradients),
+            _ => element + gradients,
         };
-        let of_version = self.element() as f64 + wide as f64 / over(sharding.shards_gradients());
-        let of_element = versions * of_version + state as f64 / over(sharding.shards_state());
+        let of_element = read + state as f64 / over(sharding.shards_state());
         of_element * segment.parameters as f64 / (x * y * z) as f64
     }
 

@@ -1,7 +1,7 @@
 //! A step on devices that compute nothing, with the grid, batch and schedule of a run: one thread for each pipeline stage, whose
 //! rank stands for all ranks of the stage.
 
-use crate::{Config, Result, config::MemoryMode, trainer::Trainer};
+use crate::{Config, Error, Result, config::MemoryMode, trainer::Trainer};
 use bootstrap::{
     FailureKind, World,
     local::{self, Options, StandIns},
@@ -9,7 +9,7 @@ use bootstrap::{
 use grid::{Axis, Grid};
 use parallel::{Context, pipeline::ScheduleKind};
 use std::{fmt::Display, ops::Range};
-use tensor::Device;
+use tensor::{Device, Tensor};
 
 /// Runs a forward and a backward; returns what `seen` finds in each stage's trainer after them.
 ///
@@ -57,6 +57,10 @@ fn stage<T>(
     let context = Context::new(world, grid, device, config.settings())?;
     let trainer = config.trainer(&context)?;
     let blank = |rows: Range<usize>| Ok(config.model.blank_rows(rows.len()));
-    trainer.gradients(&trainer.batch_of(0, blank)?)?;
+    let dtype = trainer.dtype().accumulator();
+    let d_loss = Tensor::full(trainer.context().device(), dtype, &[1], 1.0)?;
+    let batch = trainer.batch_of(0, blank)?;
+    let pipeline = trainer.pipeline();
+    pipeline.train(&batch, None, &d_loss, |_| Ok::<(), Error>(()))?;
     Ok((context.index(Axis::Pipeline), seen(&trainer)))
 }

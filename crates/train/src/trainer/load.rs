@@ -3,7 +3,7 @@
 use super::{
     Trainer, Weights, disk_work,
     disk_work::Patience,
-    stored::{PREVIOUS, parts, stored},
+    stored::{is_previous, parts, previous_prefix, stored},
 };
 use crate::{Error, Mismatch, Result, checkpoint::Reader};
 use bootstrap::World;
@@ -29,10 +29,7 @@ impl Trainer {
         check_weights(self.pipeline.declared(), weights, others)?;
         self.pipeline.forget_ahead();
         write_weights(self.context.world(), self.parameters(), weights)?;
-        match self.parameters().options().versions {
-            true => Ok(self.pipeline.next_parameters().catch_up()?),
-            false => Ok(()),
-        }
+        Ok(self.pipeline.equal_versions()?)
     }
 
     /// Resumes from a checkpoint, or from the newest one in a folder: weights, the optimiser's state, and the number of
@@ -40,8 +37,8 @@ impl Trainer {
     ///
     /// # Errors
     /// [`Error::Checkpoint`] when it is missing or damaged; [`Error::Mismatch`] when its tensors are not those of this
-    /// model and optimiser, with the first name that differs, and when another program wrote it; [`Error::Peer`] when
-    /// another rank finds such a fault.
+    /// model and optimiser, with the first name that differs, when it holds other versions of the weights than the schedule
+    /// needs on these stages, and when another program wrote it; [`Error::Peer`] when another rank finds such a fault.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let (path, world) = (path.as_ref(), self.context.world());
         let reader = disk_work::all(world, || Ok(Reader::open(path)?))?;
@@ -62,16 +59,27 @@ impl Trainer {
             let (path, reason) = (reader.path(), reason.to_owned());
             return Err(Error::mismatch(path, Mismatch::Foreign { what, reason }));
         }
-        let options = self.parameters().options();
-        let mut parts = parts(options);
-        // A checkpoint of another schedule has the latest weights alone, from which both versions begin, as those of a new run do.
-        let begins = !reader.names().any(|name| name.starts_with(PREVIOUS));
-        parts.retain(|(_, part)| *part != Part::Previous || !begins);
-        check_names(self.pipeline.declared(), &reader, (options, &parts))?;
+        // A checkpoint of another schedule has the latest weights alone, from which all versions begin, as those of a new run do.
+        let begins = !reader.names().any(is_previous);
+        let late = |parameter: &Parameter| match begins {
+            true => 0,
+            false => self.pipeline.updates_late(parameter),
+        };
+        let declared = self.pipeline.declared();
+        if self.options.schedule.delays_gradients() {
+            check_versions(declared, &reader, &late)?;
+        }
+        let most = declared.iter().map(late).max().unwrap_or(0);
+        let options = SetOptions {
+            versions: 1 + most,
+            ..self.parameters().options().clone()
+        };
+        let parts = parts(&options);
+        check_names(declared, &reader, (&options, &parts), &late)?;
         self.pipeline.forget_ahead();
         fill(world, &reader, self.parameters(), &parts)?;
-        if begins && options.versions {
-            self.pipeline.next_parameters().catch_up()?;
+        if begins {
+            self.pipeline.equal_versions()?;
         }
         self.num_updates = stored.num_updates;
         self.loss_scale = self.loss_scale.resumed(stored.loss_scale);
@@ -191,7 +199,34 @@ pub(crate) fn fill(
     patience.finish(filled)
 }
 
-/// Checks that a checkpoint holds exactly the parts of these parameters in a set of these options, each with its shape.
+// How many earlier versions of a weight there are depends on the schedule, and may depend on the stage that holds it. All ranks
+// compare those of the full model, so that all find the same.
+fn check_versions(
+    parameters: &[Parameter],
+    reader: &Reader,
+    late: &dyn Fn(&Parameter) -> usize,
+) -> Result<()> {
+    for parameter in parameters {
+        let name = parameter.name();
+        let is_there = |updates: &usize| {
+            let full = format!("{}{name}", previous_prefix(*updates));
+            reader.info(&full).is_ok()
+        };
+        let (found, needed) = ((1..).take_while(is_there).count(), late(parameter));
+        if found != needed {
+            let mismatch = Mismatch::Versions {
+                name: name.to_owned(),
+                found,
+                needed,
+            };
+            return Err(Error::mismatch(reader.path(), mismatch));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a checkpoint holds exactly the parts of these parameters in a set of these options, each with its shape, and of each
+/// as many earlier versions as its gradients are `late` by updates.
 ///
 /// # Errors
 /// [`Error::Mismatch`] with the first name that only one side has, or the two shapes.
@@ -199,6 +234,7 @@ pub(crate) fn check_names(
     parameters: &[Parameter],
     reader: &Reader,
     (options, parts): (&SetOptions, &[(String, Part)]),
+    late: &dyn Fn(&Parameter) -> usize,
 ) -> Result<()> {
     let mut needed = BTreeSet::new();
     for (prefix, part) in parts {
@@ -206,6 +242,7 @@ pub(crate) fn check_names(
             Part::State(index) => !parameter.is_frozen() && *index < options.states_of(parameter),
             Part::Scales(_) => options.is_coded(parameter),
             Part::RowMeans | Part::ColumnMeans => options.is_factored(parameter),
+            Part::Previous(updates) => *updates <= late(parameter),
             _ => true,
         };
         for parameter in parameters.iter().filter(kept) {

@@ -1,7 +1,8 @@
 //! Trains any model, step by step.
 //!
 //! [`Trainer`] is one rank's model, parameters and optimiser. `options` sets how its steps run; `scale` adapts the loss
-//! scale in f16; `recorded` queues a step in one call; `diverged` finds the first non-finite number. For checkpoints,
+//! scale in f16; `recorded` queues a step in one call; `stage_updates` is a step whose stages update
+//! by themselves; `diverged` finds the first non-finite number. For checkpoints,
 //! `snapshot` copies the state to the host, `save` writes the copy, `behind` does so beside the next steps, `local`
 //! writes to the nodes' own disks, and `load` reads a checkpoint back, or `weights` of other files; `stored` is what they hold
 //! besides tensors, and `scalars` the part of it that decides the next step; `disk_work` waits for slow disks; `fit` is a loop of
@@ -22,6 +23,7 @@ mod save;
 mod scalars;
 mod scale;
 mod snapshot;
+mod stage_updates;
 mod stored;
 #[allow(
     clippy::module_inception,
@@ -43,5 +45,6 @@ pub use predict::{Output, Predictions};
 pub use scalars::scalars;
 pub use stored::Attached;
 pub(crate) use stored::{first_sections, stored};
+use trainer::StepOutcome;
 pub use trainer::{Computed, StepResult, Trainer};
 pub use weights::Weights;

@@ -63,7 +63,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Options for global batches of `batch` rows; each replica cuts its rows into `micro_batches`.
+    /// Options for global batches of `batch` rows, cut into `micro_batches`.
     pub fn new(batch: usize, micro_batches: usize) -> Options {
         Options {
             batch,
@@ -72,10 +72,17 @@ impl Options {
         }
     }
 
-    /// How a batch is cut.
+    /// How a batch is cut: into the rows of each replica and then into micro-batches, or first into micro-batches where these are
+    /// summed over the replicas one by one.
     pub fn row_cut(&self) -> RowCut {
-        self.sharding
-            .cut(RowCut::new(self.batch, self.micro_batches))
+        let cut = RowCut::new(self.batch, self.micro_batches);
+        match self.schedule.updates_each_micro_batch() {
+            true => RowCut {
+                first: parallel::CutFirst::MicroBatches,
+                ..cut
+            },
+            false => self.sharding.cut(cut),
+        }
     }
 
     /// The same options with another precision.

@@ -42,17 +42,31 @@ pub(crate) struct Stored {
     pub(crate) optimiser: Option<String>,
 }
 
-/// The prefix of the weights of one update before, if the schedule delays gradients.
-pub(super) const PREVIOUS: &str = "previous/";
+/// Whether a name is that of weights of an earlier update.
+pub(super) fn is_previous(name: &str) -> bool {
+    let rest = name.strip_prefix("previous");
+    let number = |rest: &str| {
+        rest.trim_start_matches(|c: char| c.is_ascii_digit())
+            .starts_with('/')
+    };
+    rest.is_some_and(number)
+}
+
+/// The prefix of the weights of so many updates before, from 1, if the schedule delays gradients.
+pub(super) fn previous_prefix(updates: usize) -> String {
+    match updates {
+        1 => "previous/".to_owned(),
+        _ => format!("previous{updates}/"),
+    }
+}
 
 /// The parts that are stored, each under its own prefix. A matrix may have fewer states than other parameters.
 pub(super) fn parts(options: &SetOptions) -> Vec<(String, Part)> {
     let num_states = options.num_states.max(options.matrix_states.unwrap_or(0));
     let states = (0..num_states).map(|index| (format!("state{index}/"), Part::State(index)));
     let weights = [("weights/".to_owned(), Part::Weights)];
-    let previous = options
-        .versions
-        .then(|| (PREVIOUS.to_owned(), Part::Previous));
+    let previous = 1..options.versions;
+    let previous = previous.map(|updates| (previous_prefix(updates), Part::Previous(updates)));
     let coded = 0..options.num_states * usize::from(options.codes);
     let scales = coded.map(|index| (format!("state{index}.scales/"), Part::Scales(index)));
     let means = [

@@ -60,6 +60,16 @@ pub struct StepResult {
     pub loss_scale: f64,
 }
 
+/// What a step has left on the device.
+pub(super) struct StepOutcome {
+    /// The mean loss, one element.
+    pub(super) loss: Tensor,
+    /// The norm of all gradients, one f64.
+    pub(super) norm: Tensor,
+    /// Number and loss of each micro-batch, on the last stage.
+    pub(super) losses: Vec<(usize, Tensor)>,
+}
+
 /// The results of forward and backward of a batch.
 #[derive(Debug)]
 pub struct Computed {
@@ -75,7 +85,7 @@ impl Trainer {
     /// Builds this rank's part of a model, with its initial values. Collective.
     ///
     /// `build` is ordinary code that requests layers from the builder, the same for every grid. It runs once for each version of
-    /// the weights: twice if the schedule delays gradients.
+    /// the weights: several times if the schedule delays gradients.
     ///
     /// # Errors
     /// [`Error::Setting`] for options that do not fit the grid or the device, and for groups that the model does not have;
@@ -115,7 +125,7 @@ impl Trainer {
             factors: optimiser.factors().is_some(),
             sharding: options.sharding,
             places: options.places.clone(),
-            versions: false,
+            versions: 1,
         };
         let put = pipeline::Options {
             set,
@@ -242,7 +252,7 @@ impl Trainer {
     /// Runs forward and backward of a batch. Collective.
     ///
     /// # Errors
-    /// [`Error::Parallel`] from layers and collectives.
+    /// [`Error::Setting`] if the schedule updates the weights within a step; [`Error::Parallel`] from layers and collectives.
     pub fn gradients(&self, batch: &Batch) -> Result<Computed> {
         self.gradients_before(batch, None)
     }
@@ -261,10 +271,22 @@ impl Trainer {
         (batch, next): (&Batch, Option<&Batch>),
         d_loss: &Tensor,
     ) -> Result<Computed> {
-        let (gradients, losses) = self.pipeline.train(batch, next, d_loss)?;
+        if self.options.schedule.updates_each_micro_batch() {
+            let found = format!("{}, which updates within a step", self.options.schedule);
+            return Err(Error::setting(
+                "gradients of a batch",
+                found,
+                "another schedule",
+            ));
+        }
+        let mut gradients = None;
+        let losses = self.pipeline.train(batch, next, d_loss, |of_update| {
+            gradients = Some(of_update);
+            Ok::<(), Error>(())
+        })?;
         Ok(Computed {
-            gradients,
-            loss: self.mean(&losses)?,
+            gradients: gradients.expect("a step has an update"),
+            loss: self.mean(&losses, 1)?,
             losses,
         })
     }
@@ -290,40 +312,66 @@ impl Trainer {
         // A digest sees all that segments return in its step.
         let next = next.filter(|next| !Watch::is_due(self, next.step));
         let mut watch = Watch::begin(self, batch.step)?;
-        let Computed {
-            gradients,
-            loss,
-            losses,
-        } = self.recorded_or_not(batch, next)?;
-        if let Some(watch) = &mut watch {
-            watch.gradients(self)?;
-        }
-        let sum = gradients.sum_squares()?;
-        let max_norm = (self.options.clip_norm > 0.0).then_some(self.options.clip_norm);
-        let factor = ops::optimiser::clip_scale(&sum, max_norm, 1.0 / self.loss_scale.value)?;
-        let rate = self.optimiser.rate(batch.step);
-        self.update(gradients, &factor, batch.step)?;
-        if let Some(watch) = &mut watch {
-            watch.state(self)?;
-        }
+        let outcome = match self.options.schedule.updates_each_micro_batch() {
+            true => self.update_by_stages(batch, next)?,
+            false => self.update_at_end(batch, next, watch.as_mut())?,
+        };
         let result = StepResult {
             step: batch.step,
-            loss: self.number(&loss)?,
-            gradient_norm: self.number(&factor.rows(1, 1)?)?,
-            rate,
+            loss: self.number(&outcome.loss)?,
+            gradient_norm: self.number(&outcome.norm)?,
+            rate: self.optimiser.rate(batch.step),
             loss_scale: self.loss_scale.value,
         };
-        self.judge(&result, &losses)?;
+        self.judge(&result, &outcome.losses)?;
         self.digest = match watch {
             Some(watch) => Some(watch.finish(self, batch.step)?),
             None => None,
         };
         let finite = result.gradient_norm.is_finite();
         self.next_step = batch.step + 1;
-        self.num_updates += u64::from(finite);
+        self.num_updates += u64::from(finite) * self.num_updates_of_step() as u64;
         self.loss_scale.update(finite);
         self.agree_once()?;
         Ok(result)
+    }
+
+    // One update of all stages together, with the gradients of all micro-batches.
+    fn update_at_end(
+        &mut self,
+        batch: &Batch,
+        next: Option<&Batch>,
+        mut watch: Option<&mut Watch>,
+    ) -> Result<StepOutcome> {
+        let Computed {
+            gradients,
+            loss,
+            losses,
+        } = self.recorded_or_not(batch, next)?;
+        if let Some(watch) = watch.as_deref_mut() {
+            watch.gradients(self)?;
+        }
+        let (sum, scale) = (gradients.sum_squares()?, 1.0 / self.loss_scale.value);
+        let factor = ops::optimiser::clip_scale(&sum, self.max_norm(), scale)?;
+        self.update(gradients, &factor, (batch.step, self.num_updates + 1))?;
+        if let Some(watch) = watch {
+            watch.state(self)?;
+        }
+        Ok(StepOutcome {
+            loss,
+            norm: factor.rows(1, 1)?,
+            losses,
+        })
+    }
+
+    // To which gradients are clipped, if they are.
+    pub(super) fn max_norm(&self) -> Option<f64> {
+        (self.options.clip_norm > 0.0).then_some(self.options.clip_norm)
+    }
+
+    // How often a step updates the weights.
+    pub(super) fn num_updates_of_step(&self) -> usize {
+        self.pipeline.schedule().num_updates()
     }
 
     // The first step may have timed matmuls; later steps use the variants on which all ranks agreed.
@@ -335,7 +383,13 @@ impl Trainer {
         Ok(())
     }
 
-    fn update(&self, gradients: Gradients, factor: &Tensor, step: u64) -> Result<()> {
+    // The update of that number, from 1, in this step.
+    pub(super) fn update(
+        &self,
+        gradients: Gradients,
+        factor: &Tensor,
+        (step, number): (u64, u64),
+    ) -> Result<()> {
         let decay = self.optimiser.weight_decay();
         let rule = |parameter: &Parameter| {
             let group = parameter
@@ -353,7 +407,7 @@ impl Trainer {
         if let Some(matrices) = self.optimiser.matrices() {
             let rate = matrices.rate(step);
             gradients.matrices(rule, |rate_factor, pieces| {
-                matrices.prepare(&self.call(factor, rate * rate_factor, pieces))
+                matrices.prepare(&self.call((factor, number), rate * rate_factor, pieces))
             })?;
             gradients.transform(
                 |rows, columns| {
@@ -363,37 +417,46 @@ impl Trainer {
                 |matrix| matrices.transform(matrix, self.dtype()),
             )?;
             gradients.matrices(rule, |rate_factor, pieces| {
-                matrices.apply(&self.call(factor, rate * rate_factor, pieces))
+                matrices.apply(&self.call((factor, number), rate * rate_factor, pieces))
             })?;
         }
         let rate = self.optimiser.rate(step);
         if let Some(codes) = self.optimiser.codes() {
             gradients.update_coded(
                 rule,
-                |rate_factor, pieces| codes.scales(&self.call(factor, rate * rate_factor, pieces)),
-                |rate_factor, pieces| codes.update(&self.call(factor, rate * rate_factor, pieces)),
+                |rate_factor, pieces| {
+                    codes.scales(&self.call((factor, number), rate * rate_factor, pieces))
+                },
+                |rate_factor, pieces| {
+                    codes.update(&self.call((factor, number), rate * rate_factor, pieces))
+                },
             )?;
         }
         if let Some(factors) = self.optimiser.factors() {
-            let factoring = factors.factoring(self.num_updates + 1);
+            let factoring = factors.factoring(number);
             gradients.update_factored(factoring, factor, rule, |rate_factor, clip, pieces| {
-                factors.apply(&self.call(clip, rate * rate_factor, pieces))
+                factors.apply(&self.call((clip, number), rate * rate_factor, pieces))
             })?;
         }
         gradients.update(rule, |rate_factor, pieces| {
             Ok(self
                 .optimiser
-                .update(&self.call(factor, rate * rate_factor, pieces))?)
+                .update(&self.call((factor, number), rate * rate_factor, pieces))?)
         })
     }
 
-    fn call<'a, P>(&'a self, factor: &'a Tensor, rate: f64, pieces: &'a [P]) -> UpdateCall<'a, P> {
+    fn call<'a, P>(
+        &'a self,
+        (factor, number): (&'a Tensor, u64),
+        rate: f64,
+        pieces: &'a [P],
+    ) -> UpdateCall<'a, P> {
         UpdateCall {
             device: self.context.device(),
             pieces,
             factor,
             rate,
-            number: self.num_updates + 1,
+            number,
         }
     }
 
@@ -468,14 +531,15 @@ impl Trainer {
             Ok(loss.value().clone())
         })?;
         let losses: Vec<_> = losses.into_iter().enumerate().collect();
-        self.number(&self.mean(&losses)?)
+        self.number(&self.mean(&losses, 1)?)
     }
 
-    // The sum of micro-batch losses over all ranks that hold different rows; only the last stage contributes.
+    // The sum of micro-batch losses over all ranks that hold different rows; only the last stage contributes. Losses are shares of
+    // the mean over the rows of one of `updates`.
     //
     // Where sums are to be reproducible, every row has a place of its own until all are there: sums of one number and
     // zeros are exact in any order.
-    fn mean(&self, losses: &[(usize, Tensor)]) -> Result<Tensor> {
+    pub(super) fn mean(&self, losses: &[(usize, Tensor)], updates: usize) -> Result<Tensor> {
         let (context, cut) = (&self.context, self.row_cut());
         let by_row = context.settings().reproducible == Reproducible::Grid;
         let places = if by_row { cut.batch } else { 1 };
@@ -488,7 +552,7 @@ impl Trainer {
                 }
                 false => sum.clone(),
             };
-            ops::axpby(1.0, loss, 1.0, &place)?;
+            ops::axpby(1.0 / updates as f64, loss, 1.0, &place)?;
         }
         let compute = context.device().compute();
         for axis in [Axis::Z, Axis::Data, Axis::Pipeline] {
@@ -504,15 +568,28 @@ impl Trainer {
 }
 
 // A scale that adapts would change between the passes of a batch that was begun in the step before; a recorded step repeats the
-// weights of one version.
+// weights of one version. A digest is of one update, and so are equally many rows.
 fn check_delay(options: &Options) -> Result<()> {
-    let (key, found, needed) = match (options.precision, options.graph) {
-        _ if !options.schedule.delays_gradients() => return Ok(()),
-        (Precision::F16, _) => ("training.precision", "f16", "f64, f32 or bf16"),
-        (_, true) => ("training.graph", "true", "false"),
+    let schedule = options.schedule;
+    if !schedule.delays_gradients() {
+        return Ok(());
+    }
+    let (batch, updates) = (options.batch, options.micro_batches.max(1));
+    let by_stages = schedule.updates_each_micro_batch();
+    let (key, found, needed) = match options.precision {
+        Precision::F16 => ("training.precision", "f16".into(), "f64, f32 or bf16"),
+        _ if options.graph => ("training.graph", "true".into(), "false"),
+        _ if by_stages && options.digest_every > 0 => {
+            let found = options.digest_every.to_string();
+            ("training.digest_every", found, "0")
+        }
+        _ if by_stages && !batch.is_multiple_of(updates) => {
+            let found = format!("{batch} rows in {updates} micro-batches");
+            ("training.batch", found, "as many rows in each")
+        }
         _ => return Ok(()),
     };
-    let found = format!("{found} with schedule {}", options.schedule);
+    let found = format!("{found} with schedule {schedule}");
     Err(Error::setting(key, found, needed))
 }
 

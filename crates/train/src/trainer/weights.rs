@@ -1,6 +1,6 @@
 //! Where the weights of a model come from.
 
-use super::stored::PREVIOUS;
+use super::stored::is_previous;
 use crate::{
     Result,
     checkpoint::{PlainFile, Reader},
@@ -38,7 +38,7 @@ impl Weights for PlainFile {
     /// Names with or without the prefix of a checkpoint, and without those of an optimiser's state.
     fn names(&self) -> Vec<String> {
         let names = PlainFile::names(self).into_iter();
-        let is_weight = |name: &String| !name.starts_with("state") && !name.starts_with(PREVIOUS);
+        let is_weight = |name: &String| !name.starts_with("state") && !is_previous(name);
         let plain = |name: String| {
             name.strip_prefix(PREFIX)
                 .map_or(name.clone(), str::to_owned)

@@ -72,7 +72,7 @@ pub(super) struct Running {
     /// Micro-batches per replica; defaults to one per stage
     #[arg(long, value_name = "N")]
     micro_batches: Option<usize>,
-    /// Pipeline schedule: gpipe, 1f1b, interleaved (or interleaved:CHUNKS), zb-h1, zb-v, pipedream-2bw, message-driven (or
+    /// Pipeline schedule: gpipe, 1f1b, interleaved (or interleaved:CHUNKS), zb-h1, zb-v, pipedream, pipedream-2bw, message-driven (or
     /// message-driven:LIMIT)
     #[arg(long, default_value = "1f1b")]
     schedule: ScheduleKind,

@@ -21,7 +21,7 @@ pub enum ScheduleError {
     },
     /// A name that is not a schedule.
     #[error(
-        "schedule: found `{found}`, needed gpipe, 1f1b, interleaved[:CHUNKS] or message-driven[:IN_FLIGHT], numbers from 1"
+        "schedule: found `{found}`, needed gpipe, 1f1b, interleaved[:CHUNKS], zb-h1, zb-v, pipedream, pipedream-2bw or message-driven[:IN_FLIGHT], numbers from 1"
     )]
     Name {
         /// The name.

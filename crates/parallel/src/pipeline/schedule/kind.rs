@@ -3,8 +3,8 @@
 
 use super::{
     Pace, Placement, Result, Schedule, ScheduleError, Stages, Times, gpipe, interleaved,
-    interleaved::warm_up, one_forward_one_backward, pipedream_2bw, shape::Shape, simulate, zb_h1,
-    zb_v,
+    interleaved::warm_up, one_forward_one_backward, pipedream, pipedream_2bw, shape::Shape,
+    simulate, zb_h1, zb_v,
 };
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
@@ -13,7 +13,7 @@ use std::{fmt, str::FromStr};
 const DEFAULT_CHUNKS: usize = 2;
 
 /// Which schedule; written `gpipe`, `1f1b`, `interleaved:2`, `message-driven`, `message-driven:4`, `zb-h1`,
-/// `zb-v` or `pipedream-2bw`.
+/// `zb-v`, `pipedream` or `pipedream-2bw`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum ScheduleKind {
@@ -40,6 +40,10 @@ pub enum ScheduleKind {
     /// a batch are those at the weights of one update before. With w(t) the weights after t updates,
     /// w(t+1) = w(t) - rate * gradient(batch t, w(t-1)), and w(-1) = w(0).
     PipeDream2Bw,
+    /// 1F1B with an update for each micro-batch on each stage and without a flush (PipeDream with weight stashing). Its numbers
+    /// depend on the number of stages p too. With w(u) the weights of stage s after u updates,
+    /// w(u+1) = w(u) - rate * gradient(micro-batch u, w(u-(p-1-s))), and w(u) = w(0) for u < 0.
+    PipeDream,
 }
 
 impl ScheduleKind {
@@ -64,9 +68,24 @@ impl ScheduleKind {
         }
     }
 
-    /// Whether the gradients of a batch are those at the weights of one update before, so that two versions are held.
+    /// Whether gradients are those at the weights of earlier updates, so that stages hold several versions and begin a step before
+    /// the one before it has ended.
     pub fn delays_gradients(self) -> bool {
-        self == ScheduleKind::PipeDream2Bw
+        matches!(self, ScheduleKind::PipeDream2Bw | ScheduleKind::PipeDream)
+    }
+
+    /// Whether a stage updates its weights after each micro-batch, without waiting for other stages.
+    pub fn updates_each_micro_batch(self) -> bool {
+        self == ScheduleKind::PipeDream
+    }
+
+    /// Versions of the weights that stage `stage` of `num_stages` holds.
+    pub fn versions(self, stage: usize, num_stages: usize) -> usize {
+        match self {
+            ScheduleKind::PipeDream => num_stages.saturating_sub(stage).max(1),
+            ScheduleKind::PipeDream2Bw => 2,
+            _ => 1,
+        }
     }
 
     /// Whether backwards put off the gradients of weights.
@@ -108,7 +127,7 @@ impl ScheduleKind {
             ScheduleKind::MessageDriven { in_flight } => in_flight.unwrap_or(num_stages),
             ScheduleKind::ZbH1 => num_stages,
             ScheduleKind::ZbV => 2 * num_stages,
-            ScheduleKind::PipeDream2Bw => num_stages - stage,
+            ScheduleKind::PipeDream2Bw | ScheduleKind::PipeDream => num_stages - stage,
         };
         Ok(bound.min(shape.stages.chunks * num_micro_batches))
     }
@@ -144,6 +163,7 @@ impl ScheduleKind {
                     0.0
                 };
             }
+            ScheduleKind::PipeDream => times.inputs_us + times.weights_us,
             plain => times.total_us() / plain.num_chunks() as f64,
         };
         waits * of_a_hop.max(0.0)
@@ -171,6 +191,7 @@ impl ScheduleKind {
                 num_micro_batches >= num_stages
                     && times.inputs_us + times.weights_us == 2.0 * times.forward_us
             }
+            ScheduleKind::PipeDream => num_micro_batches >= num_stages,
             ScheduleKind::MessageDriven { .. } => false,
         };
         let chunks = self.num_chunks() as f64;
@@ -183,11 +204,11 @@ impl ScheduleKind {
 /// Makes the schedule of that kind.
 ///
 /// A message-driven run decides as it goes. This returns the schedule that it follows if messages take no time
-/// and a backward takes twice as long as a forward. Of PipeDream-2BW it returns three steps in a row, whose micro-batches are
-/// counted through.
+/// and a backward takes twice as long as a forward. Of schedules that delay gradients it returns three steps in a row, whose
+/// micro-batches are counted through.
 ///
 /// # Errors
-/// [`ScheduleError::Invalid`] when a count or the limit in flight is zero, as [`pipedream_2bw`](pipedream_2bw()), or the product of the counts exceeds
+/// [`ScheduleError::Invalid`] when a count or the limit in flight is zero, as [`pipedream_2bw`](pipedream_2bw()) and [`pipedream`](pipedream()), or the product of the counts exceeds
 /// 4,194,304 passes.
 pub fn build(kind: ScheduleKind, num_stages: usize, num_micro_batches: usize) -> Result<Schedule> {
     match kind {
@@ -211,6 +232,9 @@ pub fn build(kind: ScheduleKind, num_stages: usize, num_micro_batches: usize) ->
         ScheduleKind::PipeDream2Bw => {
             pipedream_2bw(num_stages, num_micro_batches).map(|overlapped| overlapped.steps)
         }
+        ScheduleKind::PipeDream => {
+            pipedream(num_stages, num_micro_batches).map(|overlapped| overlapped.steps)
+        }
     }
 }
 
@@ -227,6 +251,7 @@ impl fmt::Display for ScheduleKind {
             ScheduleKind::ZbH1 => f.write_str("zb-h1"),
             ScheduleKind::ZbV => f.write_str("zb-v"),
             ScheduleKind::PipeDream2Bw => f.write_str("pipedream-2bw"),
+            ScheduleKind::PipeDream => f.write_str("pipedream"),
         }
     }
 }
@@ -256,6 +281,7 @@ impl FromStr for ScheduleKind {
             ("zb-h1", None) => Ok(ScheduleKind::ZbH1),
             ("zb-v", None) => Ok(ScheduleKind::ZbV),
             ("pipedream-2bw", None) => Ok(ScheduleKind::PipeDream2Bw),
+            ("pipedream", None) => Ok(ScheduleKind::PipeDream),
             _ => Err(wrong()),
         }
     }
@@ -294,6 +320,7 @@ mod tests {
             "zb-h1",
             "zb-v",
             "pipedream-2bw",
+            "pipedream",
         ] {
             assert_eq!(name.parse::<ScheduleKind>().unwrap().to_string(), name);
         }
@@ -329,6 +356,7 @@ mod tests {
             "gpipe:2",
             "1f1b:1",
             "zb-v:2",
+            "pipedream:2",
             "interleaved:0",
             "interleaved:",
             "message-driven:-1",

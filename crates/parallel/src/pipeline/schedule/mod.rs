@@ -4,7 +4,7 @@
 //! A schedule is a list of actions for each stage, made by a pure function; it can be printed, timed and
 //! checked without running a network. Read in this order: `action`, `stages` (which part of the model lies where), `shape`
 //! (actions and neighbours), `program` (the list itself), one file per schedule (`gpipe`, `one_forward_one_backward`,
-//! `interleaved`, `zero_bubble`, `pipedream_2bw`, `message_driven`), `kind` (the choice by
+//! `interleaved`, `zero_bubble`, `message_driven`; `overlapped` with `pipedream` and `pipedream_2bw`), `kind` (the choice by
 //! name), then `check` with its parts (`positions`, `channels`, `execute`), `idle`, `text`, and `partition` with `cuts`, which cut the
 //! layers into stages. This module does not move data; the engine does.
 
@@ -20,7 +20,9 @@ mod interleaved;
 mod kind;
 mod message_driven;
 mod one_forward_one_backward;
+mod overlapped;
 mod partition;
+mod pipedream;
 mod pipedream_2bw;
 mod positions;
 mod program;
@@ -45,8 +47,10 @@ pub use interleaved::interleaved;
 pub use kind::{ScheduleKind, build};
 pub use message_driven::{Decision, MessageDriven, Ready};
 pub use one_forward_one_backward::one_forward_one_backward;
+pub use overlapped::{Overlapped, StepAction, check_overlapped};
 pub use partition::{Profile, ProfiledMemory, ProfiledWire, balance, partition};
-pub use pipedream_2bw::{Overlapped, StepAction, check_overlapped, pipedream_2bw};
+pub use pipedream::pipedream;
+pub use pipedream_2bw::pipedream_2bw;
 pub use program::Schedule;
 pub use simulate::{Hop, Pace, simulate};
 pub use stages::{ChunkLocation, Placement, Stages};

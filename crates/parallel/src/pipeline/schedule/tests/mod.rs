@@ -3,6 +3,7 @@
 mod brute;
 mod message_driven;
 mod mutations;
+mod overlapped;
 mod partition;
 mod promises;
 
