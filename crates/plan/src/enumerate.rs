@@ -247,7 +247,7 @@ fn micro_batches(request: &Request, degrees: &Degrees) -> Vec<usize> {
 
 fn schedules(request: &Request, degrees: &Degrees, micro_batches: usize) -> Vec<ScheduleKind> {
     if let Some(asked) = request.schedule {
-        // More versions of the weights than two.
+        // Stages would be ahead by more than a step.
         let too_few = asked.delays_gradients() && micro_batches < degrees.pipeline;
         return if too_few { vec![] } else { vec![asked] };
     }

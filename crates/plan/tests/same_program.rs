@@ -17,8 +17,12 @@ use train::{
 const STEPS: u64 = 2;
 
 fn request(degrees: Degrees, bits: Reproducible) -> Request {
+    request_of(true, degrees, bits)
+}
+
+fn request_of(tied_head: bool, degrees: Degrees, bits: Reproducible) -> Request {
     let mut model = families::gpt::published(4, 64, 8);
-    (model.context, model.vocabulary) = (32, 96);
+    (model.context, model.vocabulary, model.tied_head) = (32, 96, tied_head);
     let devices = degrees.world_size().unwrap();
     Request {
         batch: 16,
@@ -53,9 +57,9 @@ fn real(config: &Config) -> Vec<(Counters, MemoryUse)> {
         };
         // As in a simulation, which announces a batch behind the last step.
         let batches = (0..=STEPS).map(batch).collect::<train::Result<Vec<_>>>()?;
-        for batch in &batches[..STEPS as usize] {
+        for pair in batches.windows(2) {
             context.reset_counters();
-            trainer.step(batch)?;
+            trainer.step_before(&pair[0], Some(&pair[1]))?;
         }
         let counters = context.counters();
         Ok::<_, train::Error>((counters, device.memory_use()))
@@ -136,6 +140,26 @@ fn bytes_and_memory_equal_those_of_the_real_run() {
                 }
             }
             assert!(seen.len() >= 2);
+        }
+    }
+}
+
+// These hold several versions of the weights, and begin a step before the one before it has ended.
+#[test]
+fn those_of_schedules_that_delay_gradients_equal_them_too() {
+    for schedule in ["pipedream", "pipedream-2bw"] {
+        for grid in [
+            "pipeline=2",
+            "pipeline=4",
+            "z=2,pipeline=2",
+            "data=2,pipeline=2",
+        ] {
+            let request = Request {
+                schedule: Some(schedule.parse().unwrap()),
+                micro_batches: Some(4),
+                ..request_of(false, grid.parse().unwrap(), Reproducible::Run)
+            };
+            assert!(compare_shardings(&request) > 0);
         }
     }
 }

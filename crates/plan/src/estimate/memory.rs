@@ -58,16 +58,23 @@ fn state(request: &Request, candidate: &Candidate, place: PlaceKind) -> f64 {
     } else {
         (number, 0.0)
     };
-    // The first two stages have one version of the gradients.
-    let versions = match candidate.schedule.delays_gradients() {
-        true => 2.0,
-        false => 1.0,
-    };
     let there = |its_place: PlaceKind, bytes: f64| if its_place == place { bytes } else { 0.0 };
     let places = candidate.places;
+    // Some stage has one version of the gradients under every schedule.
     let trained = there(places.gradients, number / gradients)
         + there(places.optimiser, (updated + state_bytes(request)) / state);
-    let per_parameter = there(places.weights, versions * read) + trained * trained_share(request);
+    let stages = candidate.degrees.pipeline;
+    // What a stage holds for each of its parameters. Of all cuts, the one that gives every stage the same bytes has the smallest
+    // fullest stage.
+    let of_stage = |stage: usize| {
+        let versions = candidate.schedule.versions(stage, stages) as f64;
+        there(places.weights, versions * read) + trained * trained_share(request)
+    };
+    let shares: f64 = (0..stages).map(|stage| 1.0 / of_stage(stage)).sum();
+    let per_parameter = match shares.is_finite() {
+        true => stages as f64 / shares,
+        false => 0.0,
+    };
     per_parameter * parameters(request, &candidate.degrees)
 }
 
