@@ -2,8 +2,8 @@
 //!
 //! [`schedule`] makes and checks lists of actions. [`Pipeline`] is a model on its stages. `part` runs the
 //! segments of one part, and `channel` moves wires between parts. `stage` does both for a batch, in the order
-//! that `engine` reads from a list, or that `driven` derives from the messages that arrive. `round` runs the micro-batches between two updates
-//! on one of the `versions` of the weights. `saver` moves what segments have saved.
+//! that `engine` reads from a list, or that `driven` derives from the messages that arrive. `round` runs the micro-batches
+//! between two updates on one of the `versions` of the weights. `saver` moves what segments have saved.
 
 mod channel;
 mod driven;

@@ -54,8 +54,8 @@ impl Pipeline {
     /// the weights that the schedule holds, always the same. Collective.
     ///
     /// # Errors
-    /// [`Error::Invalid`] as for [`Cut::new`] and [`ParameterSet::allocate`], and for a parameter of a segment that the
-    /// model does not have, and for one that several stages use, if each stage updates its weights by itself;
+    /// [`Error::Invalid`] as for [`Cut::new`] and [`ParameterSet::allocate`], for a parameter of a segment that the model
+    /// does not have, and for one that several stages use, if each stage updates its weights by itself;
     /// [`Error::OutOfMemory`]; those of `build` and of joining other stages.
     pub fn new(
         context: &Context,

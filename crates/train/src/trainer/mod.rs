@@ -1,9 +1,8 @@
 //! Trains any model, step by step.
 //!
 //! [`Trainer`] is one rank's model, parameters and optimiser. `options` sets how its steps run; `scale` adapts the loss
-//! scale in f16; `recorded` queues a step in one call; `stage_updates` is a step whose stages update
-//! by themselves; `diverged` finds the first non-finite number. For checkpoints,
-//! `snapshot` copies the state to the host, `save` writes the copy, `behind` does so beside the next steps, `local`
+//! scale in f16; `recorded` queues a step in one call; `stage_updates` is a step whose stages update by themselves; `diverged`
+//! finds the first non-finite number. For checkpoints, `snapshot` copies the state to the host, `save` writes the copy, `behind` does so beside the next steps, `local`
 //! writes to the nodes' own disks, and `load` reads a checkpoint back, or `weights` of other files; `stored` is what they hold
 //! besides tensors, and `scalars` the part of it that decides the next step; `disk_work` waits for slow disks; `fit` is a loop of
 //! steps with callbacks; `predict` collects a model's outputs; `peak` reports the peak memory.

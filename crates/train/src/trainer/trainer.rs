@@ -52,7 +52,7 @@ pub struct StepResult {
     pub step: u64,
     /// Mean loss of the batch.
     pub loss: f64,
-    /// Norm of all gradients, before clipping.
+    /// Norm of all gradients, before clipping. Of several updates, the root of the mean of its square.
     pub gradient_norm: f64,
     /// Learning rate.
     pub rate: f64,
