@@ -9,7 +9,10 @@ use std::fmt::Write;
 /// The commands by topic.
 const TOPICS: [(&str, &[&str]); 6] = [
     ("Training", &["train", "supervise", "watch"]),
-    ("Trained models", &["generate", "serve", "checkpoint"]),
+    (
+        "Trained models",
+        &["generate", "eval", "serve", "checkpoint"],
+    ),
     ("Machines and grids", &["plan", "bench", "doctor"]),
     (
         "Past runs",
@@ -84,6 +87,12 @@ const HEADINGS: &[(&str, &str, &[&str])] = &[
         "Ranks",
         &["grid", "ranks", "threads", "weights"],
     ),
+    (
+        "eval",
+        "Texts and questions",
+        &["text", "tasks", "stride", "prefix", "delimiter"],
+    ),
+    ("eval", "Ranks", &["grid", "ranks", "threads", "weights"]),
     ("serve", "Ranks", &["grid", "ranks", "threads", "weights"]),
     (
         "serve",
@@ -179,6 +188,8 @@ const EXAMPLES: &[&str] = &[
     "fascicle watch runs/a --wait 3600",
     "fascicle generate --checkpoint runs/a --prompt 'fn main'",
     "fascicle generate --checkpoint runs/a --chat",
+    "fascicle eval --checkpoint runs/a --text held-out.txt",
+    "fascicle eval --checkpoint runs/a --tasks arc.jsonl --json",
     "fascicle serve --checkpoint runs/a",
     "fascicle serve --checkpoint runs/a --port 80 --keys keys",
     "fascicle checkpoint inspect runs/a",
@@ -389,7 +400,7 @@ mod tests {
         in_topics.sort_unstable();
         names.sort_unstable();
         assert_eq!(in_topics, names);
-        for name in ["train", "generate", "serve", "plan"] {
+        for name in ["train", "generate", "eval", "serve", "plan"] {
             let options = command.find_subcommand(name).unwrap().get_arguments();
             let bare: Vec<&str> = options
                 .filter(|option| !option.is_positional() && option.get_help_heading().is_none())

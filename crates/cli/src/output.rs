@@ -21,6 +21,11 @@ pub(crate) fn speak() {
     SILENT.store(false, Ordering::Relaxed);
 }
 
+/// Whether this process prints for the job; only it writes files that a command names.
+pub(crate) fn speaks() -> bool {
+    !is_silent()
+}
+
 fn is_silent() -> bool {
     SILENT.load(Ordering::Relaxed)
 }

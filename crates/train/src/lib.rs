@@ -8,7 +8,7 @@
 //! a step reads), [`optimiser`] (how weights follow their gradients). For the program `fascicle`, which builds
 //! on these: [`config`] (the configuration of a run), [`architecture`] (the model in a configuration, and the
 //! families that it can name), [`placement`] (the placement of ranks), [`data`] (text), [`run`] (a complete
-//! run), [`metrics`] (records, plots, traces), [`digest`] (what a step computed, in a form that no grid changes), [`speed`] (how fast each rank is), [`generate`](mod@generate) (text from a checkpoint),
+//! run), [`metrics`] (records, plots, traces), [`digest`] (what a step computed, in a form that no grid changes), [`speed`] (how fast each rank is), [`generate`](mod@generate) (text from a checkpoint), [`eval`] (how well a model predicts texts and answers),
 //! [`foreign`] (models of other programs). Nothing
 //! here names a vendor or a model: the caller that runs a rank opens devices and registers families.
 //!
@@ -39,6 +39,7 @@ pub mod config;
 pub mod data;
 pub mod digest;
 mod error;
+pub mod eval;
 pub mod foreign;
 pub mod generate;
 pub mod metrics;

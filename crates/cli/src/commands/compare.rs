@@ -179,8 +179,8 @@ impl Comparison {
     }
 }
 
-// Names to the left; each column to the right, as wide as its widest cell.
-fn aligned(rows: &[Row]) -> String {
+/// A table: names to the left; each column to the right, as wide as its widest cell.
+pub(super) fn aligned(rows: &[Row]) -> String {
     let width = |text: &String| text.chars().count();
     let names = rows.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
     let num_columns = rows.iter().map(|(_, cells)| cells.len()).max().unwrap_or(0);

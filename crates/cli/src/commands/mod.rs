@@ -8,6 +8,7 @@ mod config;
 mod data;
 mod diff;
 mod doctor;
+mod eval;
 mod generate;
 mod man;
 mod metrics;
@@ -31,6 +32,10 @@ pub(crate) enum Command {
     Train(Box<train::Train>),
     /// Generate text with a trained model
     Generate(generate::Generate),
+    /// Measure how well a trained model predicts texts and answers
+    ///
+    /// Prints the perplexity of texts and the accuracy on questions of multiple choice, as lm-evaluation-harness defines them.
+    Eval(eval::Eval),
     /// Serve a trained model over HTTP
     ///
     /// Answers clients as OpenAI's servers do. Clients find it under /v1, and people a page at /. Ends after SIGTERM or Ctrl-C once the requests that it has are
@@ -98,6 +103,7 @@ impl Command {
         match self {
             Command::Train(train) => train.run(registry),
             Command::Generate(generate) => generate.run(registry),
+            Command::Eval(eval) => eval.run(registry),
             Command::Serve(serve) => serve.run(registry),
             Command::Plan(plan) => launcher::refuse_many("plan").and_then(|()| plan.run(families)),
             Command::Checkpoint(checkpoint) => checkpoint.run(registry),

@@ -250,7 +250,7 @@ pub enum Error {
 }
 
 impl Error {
-    pub(super) fn line(name: &str, index: usize, reason: String) -> Error {
+    pub(crate) fn line(name: &str, index: usize, reason: String) -> Error {
         Error::Line {
             name: name.to_owned(),
             line: index + 1,

@@ -37,7 +37,7 @@ impl Choice {
 }
 
 /// The first rank of the last stage, which has logits; it chooses for all.
-pub(super) fn chooser(context: &Context) -> usize {
+pub(crate) fn chooser(context: &Context) -> usize {
     let last = context.degree(Axis::Pipeline) - 1;
     let first = Coordinates::default().with(Axis::Pipeline, last);
     context.mapping().rank_at(context.grid().rank(&first))

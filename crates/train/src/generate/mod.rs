@@ -17,10 +17,13 @@ mod stored;
 mod text;
 mod window;
 
+pub(crate) use choice::chooser;
 pub use generator::{Generator, GeneratorOptions};
 pub use relay::{TICK, relay};
+pub(crate) use request::within;
 pub use request::{Finish, Generated, MOST_TOKENS, Request, RequestId};
 pub use sampling::Sampling;
+pub(crate) use sampling::{check as check_logits, log_probabilities};
 pub use speed::Speed;
 pub(crate) use stored::wrapped;
 pub use stored::{configured, described, inference, load, text};

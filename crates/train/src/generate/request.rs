@@ -86,7 +86,7 @@ impl Request {
     }
 }
 
-pub(super) fn within(key: &str, found: usize, least: usize, most: usize) -> Result<()> {
+pub(crate) fn within(key: &str, found: usize, least: usize, most: usize) -> Result<()> {
     match (least..=most).contains(&found) {
         true => Ok(()),
         false => Err(Error::setting(

@@ -181,7 +181,7 @@ impl Source {
 ///
 /// # Errors
 /// [`Error::Missing`]; [`Error::Io`] if the system refuses, and for more bytes; [`Error::InvalidUtf8`].
-pub(super) fn text(path: &Path, most: u64) -> Result<String> {
+pub(crate) fn text(path: &Path, most: u64) -> Result<String> {
     let bytes = files::read(path, most).map_err(|error| Error::io("reading", path, error))?;
     String::from_utf8(bytes).map_err(|error| Error::InvalidUtf8 {
         name: path.display().to_string(),

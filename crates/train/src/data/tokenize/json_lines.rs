@@ -53,7 +53,7 @@ fn of_line(line: &[u8], field: &str) -> Result<Option<String>, String> {
 }
 
 // The parser counts a line as a text of its own, and says where in it even what concerns all of it.
-fn reason(error: &serde_json::Error) -> String {
+pub(crate) fn reason(error: &serde_json::Error) -> String {
     let (text, column) = (error.to_string(), error.column());
     let place = format!(" at line {} column {column}", error.line());
     match text.strip_suffix(&place) {

@@ -28,6 +28,7 @@ use crate::Stop;
 use documents::Skipped;
 use encoding::{Encoded, Reading};
 pub use inputs::TokenizeInput;
+pub(crate) use json_lines::reason as json_reason;
 use pieces::Piece;
 use samples::Samples;
 

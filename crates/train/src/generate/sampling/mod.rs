@@ -247,7 +247,7 @@ fn uniform(seed: u64, draw: u64) -> f64 {
 }
 
 /// The logarithms of the probabilities that the model itself gives a token and the `count` most likely ones.
-pub(super) fn log_probabilities(
+pub(crate) fn log_probabilities(
     logits: &[f64],
     token: u32,
     count: usize,
@@ -269,7 +269,7 @@ pub(super) fn log_probabilities(
 ///
 /// # Errors
 /// [`Error::Setting`] for a logit that is not a number or infinite, and if all are those of impossible tokens.
-pub(super) fn check(logits: &[f64]) -> Result<()> {
+pub(crate) fn check(logits: &[f64]) -> Result<()> {
     let bad = logits
         .iter()
         .position(|logit| logit.is_nan() || *logit == f64::INFINITY);
