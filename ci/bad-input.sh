@@ -152,6 +152,10 @@ for bad in 's/rows = 256/rows = 0/=product.tiles[0].rows: found 0' 's/speed = 0.
   expect 2 "${bad#*/=}" timeout 10 "$fascicle" plan --machine machine.toml --devices 8 --model gpt-5b
 done
 expect 2 'whole number from 1 to 4096' timeout 10 "$fascicle" generate --checkpoint run --threads 5000
+expect 2 'gone.txt does not exist' timeout 10 "$fascicle" eval --checkpoint run --text gone.txt
+expect 2 'empty.txt is empty' timeout 10 "$fascicle" eval --checkpoint run --tasks empty.txt
+expect 2 'text.txt, line 1: expected' timeout 10 "$fascicle" eval --checkpoint run --tasks text.txt
+expect 2 '--stride: found 17, needs a number from 1 to 16' timeout 10 "$fascicle" eval --checkpoint run --text text.txt --stride 17
 expect 2 'whole number from 1 to' timeout 10 "$fascicle" bench gemm --hidden 0
 expect 1 'first bad tensor' "$fascicle" train "${small[@]}" --out nan --set training.learning_rate=1e30 --set training.warmup_steps=0 --steps 50
 printf 'all refused as they should be\n'

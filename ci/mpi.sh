@@ -109,6 +109,10 @@ wait "$job" || status=$?
 last=$(ls -d "$dir"/KILL/checkpoints/step-* | tail -n 1 | grep -oE '[0-9]+$' | sed 's/^0*//')
 train 2 --resume "$dir/KILL" --grid x=2 --steps $((last + 3)) >"$dir/log" 2>&1 || fail 'does not resume on 2 ranks'
 run 2 "$fascicle" generate --checkpoint "$dir/KILL" --prompt 'fn ' --tokens 8 >"$dir/log" 2>&1 || fail 'does not generate'
+printf '%s\n' '{"context": "fn", "choices": ["main()", "new()"], "answer": 0}' >"$dir/questions.jsonl"
+measured() { "$@" eval --checkpoint "$dir/KILL" --text README.md --tasks "$dir/questions.jsonl" --json 2>"$dir/log" | sed 's/.*"texts"/"texts"/; s/,"seconds".*//'; }
+alone=$(measured "$fascicle" --launcher local)
+grep -q bits_per_byte <<<"$alone" && [ "$(measured run 2 "$fascicle")" = "$alone" ] || fail 'two ranks do not measure what one does'
 run 2 "$fascicle" doctor >"$dir/log" 2>&1 || fail 'no doctor'
 grep -q '2 ranks on 1 host' "$dir/log" || fail 'the doctor does not count the ranks'
 printf 'mpi: collectives, parity, examples, overlap, failures, resuming: all right\n'

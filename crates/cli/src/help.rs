@@ -90,7 +90,15 @@ const HEADINGS: &[(&str, &str, &[&str])] = &[
     (
         "eval",
         "Texts and questions",
-        &["text", "tasks", "stride", "prefix", "delimiter"],
+        &[
+            "text",
+            "tasks",
+            "samples",
+            "stride",
+            "prefix",
+            "delimiter",
+            "batch",
+        ],
     ),
     ("eval", "Ranks", &["grid", "ranks", "threads", "weights"]),
     ("serve", "Ranks", &["grid", "ranks", "threads", "weights"]),

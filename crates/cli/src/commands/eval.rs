@@ -14,7 +14,7 @@ use crate::{
     numbers::{MOST_SIZE, count},
     output,
 };
-use clap::Args;
+use clap::{ArgGroup, Args};
 use inputs::{Inputs, Manner, Work};
 use progress::ItemBar;
 use results::{Evaluation, Found, samples};
@@ -27,12 +27,13 @@ use train::{
 
 /// Arguments of `fascicle eval`.
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("inputs").args(["text", "tasks"]).required(true).multiple(true))]
 pub(crate) struct Eval {
     /// A checkpoint, or a run directory, whose newest checkpoint is used
     #[arg(long, value_name = "DIR")]
     checkpoint: PathBuf,
     /// Texts whose perplexity is measured: each file is a document, or each line of a .jsonl file, under the key `text`
-    #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "tasks")]
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     text: Vec<PathBuf>,
     /// Questions of multiple choice, a JSON object per line with `context`, `choices` and `answer`
     #[arg(long, value_name = "FILE", num_args = 1..)]
@@ -46,7 +47,7 @@ pub(crate) struct Eval {
     /// Text between a context and each choice
     #[arg(long, value_name = "TEXT", default_value = " ")]
     delimiter: String,
-    /// Sequences that the model runs at a time; changes no number
+    /// Sequences that the model runs at a time; on the CPU, no number depends on it
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = count::<MOST_BATCH>)]
     batch: usize,
     #[command(flatten)]

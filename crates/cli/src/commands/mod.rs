@@ -32,7 +32,7 @@ pub(crate) enum Command {
     Train(Box<train::Train>),
     /// Generate text with a trained model
     Generate(generate::Generate),
-    /// Measure how well a trained model predicts texts and answers
+    /// Measure a model on texts and questions
     ///
     /// Prints the perplexity of texts and the accuracy on questions of multiple choice, as lm-evaluation-harness defines them.
     Eval(eval::Eval),

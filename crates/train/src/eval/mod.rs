@@ -5,6 +5,29 @@
 //! this order: `sequence` (what is scored), `scorer` (how), `rows` (what one pass of the model runs), `windows` and `documents`
 //! (texts), `question`, `form`, `split` and `choices` (multiple choice), `mean` (a mean and its standard error).
 //!
+//! ```
+//! use fascicle_train::{
+//!     Config, Result,
+//!     data::Tokenizer,
+//!     eval::{Document, Scorer, perplexity, prefix_token},
+//!     generate::text,
+//! };
+//!
+//! // On each rank, with a pipeline from `generate::load`; every rank gets the same number.
+//! fn bits_per_byte(
+//!     pipeline: &parallel::Pipeline,
+//!     config: &Config,
+//!     tokenizer: &Tokenizer,
+//!     held_out: &str,
+//! ) -> Result<f64> {
+//!     let form = text(config)?;
+//!     let scorer = Scorer::new(pipeline, form, 8)?;
+//!     let documents = [Document::new(held_out, tokenizer, form)?];
+//!     let manner = (prefix_token(tokenizer)?, form.context);
+//!     Ok(perplexity(&scorer, &documents, manner, &mut |_| {})?.bits_per_byte())
+//! }
+//! ```
+//!
 //! Not done yet: the choices of a question share their context, and each still runs all of it.
 
 mod choices;

@@ -56,6 +56,33 @@ mod tests {
         assert_eq!(bytes(" ", "c"), pair("\0", " c"));
     }
 
+    // Letters, with tokens for `ab` and for a space and `c`, which the library writes as `Ġ`.
+    #[cfg(feature = "tokenizers")]
+    const JOINED: &str = r#"{
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
+        "decoder": null, "added_tokens": [],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "Ġ": 2, "c": 3, "Ġc": 4, "ab": 5},
+                  "merges": ["Ġ c", "a b"]}
+    }"#;
+
+    #[cfg(feature = "tokenizers")]
+    #[test]
+    fn a_space_is_joined_to_the_continuation_wherever_it_stands() {
+        let tokenizer = Tokenizer::json("joined", JOINED).unwrap();
+        for (context, continuation) in [("ab", " c"), ("ab ", "c")] {
+            let found = split(&tokenizer, context, continuation, None).unwrap();
+            assert_eq!(found, (vec![5], vec![4]), "{context:?}");
+        }
+        // The continuation begins within a token, which then belongs to the context.
+        let error = split(&tokenizer, "a", "b", None).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("found 1 tokens with its context, 1 without")
+        );
+    }
+
     #[test]
     fn a_continuation_without_tokens_is_refused() {
         let numbers = Tokenizer::ids(10);
