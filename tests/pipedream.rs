@@ -1,6 +1,6 @@
 //! PipeDream-2BW: every grid has the bits of a serial loop whose gradients belong to the weights of one update before.
 
-use grid::{AxisOrder, Grid, IndexBox};
+use grid::{AxisOrder, Grid};
 use nn::{Builder, Linear};
 use parallel::{
     Context, Input, Model, Parameter, Reproducible, Route, Settings, Wires,
@@ -9,11 +9,10 @@ use parallel::{
     pipeline::ScheduleKind,
 };
 use std::{collections::BTreeMap, ops::Range, path::Path};
-use testkit::{config, edit_gpt, fixed_tokens, gpt, on, ranks};
+use testkit::{announced_steps, config, edit_gpt, fixed_tokens, gpt, on, ranks, stored};
 use train::{
     Config, Error, Trainer,
     batches::Rows,
-    checkpoint::Reader,
     config::{OptimiserKind, PlaceKind, Precision},
     optimiser::{Sgd, UpdateCall},
     trainer::{Options, StepDone},
@@ -126,60 +125,17 @@ fn steps(
     let mut results = ranks(grid.world_size(), move |world, device| {
         let context = config.context(&world, &device)?;
         let mut trainer = config.trainer(&context)?;
-        if let Some(path) = &resume {
-            trainer.resume(path)?;
-        }
         let context = gpt(&config).context;
         let shared = config.clone();
         let data = move |step: u64, rows: Range<usize>| {
             Ok(fixed_tokens(&shared, step, rows).into_rows(context))
         };
-        let (mut losses, mut norms) = (Vec::new(), Vec::new());
-        let mut done = |done: train::trainer::StepResult| {
-            losses.push(done.loss);
-            norms.push(done.gradient_norm);
-        };
-        if announces {
-            trainer.fit(
-                &data,
-                steps.end,
-                &mut |trainer: &mut Trainer, step: &StepDone| {
-                    done(step.result);
-                    // An evaluation between two steps meets none of the messages of what is ahead.
-                    trainer
-                        .loss(&trainer.batch_of(0, |rows| data(99, rows))?)
-                        .map(drop)
-                },
-            )?;
-        } else {
-            for _ in steps.clone() {
-                done(trainer.step(&trainer.batch(&data)?)?);
-            }
-        }
-        if let Some(path) = &save {
-            trainer.save(path)?;
-        }
+        let between = [resume.as_deref(), save.as_deref()];
+        let (losses, norms) =
+            announced_steps(&mut trainer, &data, (steps.clone(), announces), between)?;
         Ok((losses, norms))
     });
     results.remove(0)
-}
-
-fn read(path: &Path, prefix: &str) -> Weights {
-    let reader = Reader::open(path).unwrap();
-    let names = reader.names().filter_map(|name| name.strip_prefix(prefix));
-    let tensor = |name: &str| {
-        let full = format!("{prefix}{name}");
-        let shape = reader.info(&full).unwrap().global_shape.to_vec();
-        let index = IndexBox {
-            start: vec![0; shape.len()],
-            shape: shape.clone(),
-        };
-        (
-            name.to_owned(),
-            reader.read_f64(&full, &shape, &index).unwrap(),
-        )
-    };
-    names.map(tensor).collect()
 }
 
 fn run(config: &Config, announces: bool) -> Run {
@@ -188,8 +144,8 @@ fn run(config: &Config, announces: bool) -> Run {
     Run {
         losses,
         norms,
-        latest: read(dir.path(), "weights/"),
-        previous: read(dir.path(), "previous/"),
+        latest: stored(dir.path(), "weights/"),
+        previous: stored(dir.path(), "previous/"),
     }
 }
 
@@ -304,8 +260,8 @@ fn a_run_resumed_on_another_grid_has_the_same_bits() {
     let paths = [Some(first.path()), Some(second.path())];
     let (ended, _) = steps(&at("z=2,pipeline=2"), 3..STEPS, true, paths);
     assert_eq!([begun, ended].concat(), expected.losses);
-    assert_eq!(read(second.path(), "weights/"), expected.latest);
-    assert_eq!(read(second.path(), "previous/"), expected.previous);
+    assert_eq!(stored(second.path(), "weights/"), expected.latest);
+    assert_eq!(stored(second.path(), "previous/"), expected.previous);
 }
 
 // Two versions of weights; of gradients where backwards are run ahead, which they are not on the first two stages.

@@ -3,18 +3,17 @@
 mod oracle;
 mod subject;
 
-use grid::{Axis, IndexBox};
+use grid::Axis;
 use oracle::Oracle;
 use parallel::data::Sharding;
 use std::{collections::BTreeMap, ops::Range, path::Path};
 use subject::{Net, Subject, UPDATES};
 use tensor::MemoryKind;
-use testkit::{ranks, try_ranks};
+use testkit::{announced_steps, ranks, stored, try_ranks};
 use train::{
-    Config, Trainer,
-    checkpoint::Reader,
+    Config,
     config::{OptimiserKind, PlaceKind, Precision},
-    trainer::{Options, StepDone},
+    trainer::Options,
 };
 
 const STEPS: u64 = 4;
@@ -42,36 +41,11 @@ fn steps(
     let results = ranks(grid.world_size(), move |world, device| {
         let context = subject.config.context(&world, &device)?;
         let mut trainer = subject.trainer(&context)?;
-        if let Some(path) = &resume {
-            trainer.resume(path)?;
-        }
         let shared = subject.clone();
         let data = move |step: u64, rows: Range<usize>| Ok(shared.rows(step, rows));
-        let (mut losses, mut norms) = (Vec::new(), Vec::new());
-        let mut done = |done: train::trainer::StepResult| {
-            losses.push(done.loss);
-            norms.push(done.gradient_norm);
-        };
-        if announces {
-            trainer.fit(
-                &data,
-                steps.end,
-                &mut |trainer: &mut Trainer, step: &StepDone| {
-                    done(step.result);
-                    // An evaluation between two steps meets none of the messages of what is ahead.
-                    trainer
-                        .loss(&trainer.batch_of(0, |rows| data(99, rows))?)
-                        .map(drop)
-                },
-            )?;
-        } else {
-            for _ in steps.clone() {
-                done(trainer.step(&trainer.batch(&data)?)?);
-            }
-        }
-        if let Some(path) = &save {
-            trainer.save(path)?;
-        }
+        let between = [resume.as_deref(), save.as_deref()];
+        let (losses, norms) =
+            announced_steps(&mut trainer, &data, (steps.clone(), announces), between)?;
         let stage = context.index(Axis::Pipeline);
         let names = trainer.parameters().parameters().iter();
         let names: Vec<String> = names.map(|one| one.name().to_owned()).collect();
@@ -86,24 +60,6 @@ fn steps(
     (losses, norms, stages)
 }
 
-fn read(path: &Path, prefix: &str) -> Weights {
-    let reader = Reader::open(path).unwrap();
-    let names = reader.names().filter_map(|name| name.strip_prefix(prefix));
-    let tensor = |name: &str| {
-        let full = format!("{prefix}{name}");
-        let shape = reader.info(&full).unwrap().global_shape.to_vec();
-        let index = IndexBox {
-            start: vec![0; shape.len()],
-            shape: shape.clone(),
-        };
-        (
-            name.to_owned(),
-            reader.read_f64(&full, &shape, &index).unwrap(),
-        )
-    };
-    names.map(tensor).collect()
-}
-
 fn versions(path: &Path) -> Vec<Weights> {
     let prefixes = [
         "weights/",
@@ -112,7 +68,7 @@ fn versions(path: &Path) -> Vec<Weights> {
         "previous3/",
         "previous4/",
     ];
-    let all = prefixes.map(|prefix| read(path, prefix));
+    let all = prefixes.map(|prefix| stored(path, prefix));
     all.into_iter().filter(|one| !one.is_empty()).collect()
 }
 

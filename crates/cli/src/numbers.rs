@@ -1,5 +1,6 @@
 //! Numbers formatted for people.
 
+use hal::error::Grouped;
 use std::time::Duration;
 use train::speed::median;
 
@@ -19,14 +20,7 @@ pub(crate) fn count<const MOST: usize>(text: &str) -> Result<usize, String> {
 
 /// `1234567` as `1,234,567`.
 pub(crate) fn grouped(number: impl TryInto<u64>) -> String {
-    let digits = number.try_into().unwrap_or(u64::MAX).to_string();
-    let groups: Vec<&str> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .map(|group| str::from_utf8(group).unwrap_or(""))
-        .collect();
-    groups.join(",")
+    Grouped(number.try_into().unwrap_or(u64::MAX)).to_string()
 }
 
 /// A count and its noun: `1 rank`, `8 ranks`.

@@ -23,12 +23,7 @@ fn train(limit: Option<usize>) -> Result<(Vec<u64>, usize), String> {
     let ranks = run(Options::new(4), move |world| {
         let mut config = Config::parse(CONFIG, &families())?;
         config.device.memory_limit = limit;
-        let options = hal::OpenOptions {
-            ordinal: world.rank(),
-            settings: config.device_settings(),
-            ..Default::default()
-        };
-        let device = tensor::Device::new((cpu::driver().open)(options)?)?;
+        let device = testkit::device(&config, world.rank())?;
         let context = config.context(&world, &device)?;
         let mut trainer = config.trainer(&context)?;
         let mut losses = Vec::new();

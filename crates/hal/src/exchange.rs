@@ -29,6 +29,20 @@ pub trait Exchange: Send + Sync + fmt::Debug {
     /// [`Error::Aborted`](crate::Error::Aborted); [`Error::Vendor`](crate::Error::Vendor) from the network.
     fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>>;
 
+    /// Returns the numbers of each rank to every rank, in the order of ranks. A rank may pass more than another.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Exchange::all_gather).
+    fn all_gather_numbers(&self, numbers: &[u64]) -> Result<Vec<Vec<u64>>> {
+        let bytes: Vec<u8> = numbers.iter().flat_map(|own| own.to_le_bytes()).collect();
+        let numbers = |bytes: Vec<u8>| {
+            let numbers = bytes.as_chunks::<8>().0.iter();
+            numbers.map(|bytes| u64::from_le_bytes(*bytes)).collect()
+        };
+        let all = self.all_gather(&bytes)?;
+        Ok(all.into_iter().map(numbers).collect())
+    }
+
     /// Returns the bytes of `root` to every rank; what the others pass is ignored.
     ///
     /// In a group of several ranks the root waits for none of them, because it may have work to do before they

@@ -16,14 +16,12 @@ pub fn nodes(world: &World) -> Result<Vec<usize>> {
         return Ok(vec![0; world.size()]);
     }
     let own: RankOnNode = [world.rank(), world.node(), world.local_size()];
-    let bytes: Vec<u8> = own
-        .iter()
-        .flat_map(|number| (*number as u64).to_le_bytes())
-        .collect();
-    let told = world.everyone().all_gather(&bytes)?;
+    let told = world
+        .everyone()
+        .all_gather_numbers(&own.map(|number| number as u64))?;
     let places: Vec<RankOnNode> = told
         .iter()
-        .map(|bytes| place(bytes))
+        .map(|numbers| place(numbers))
         .collect::<Result<_>>()?;
     let is_told_by_itself = |(rank, place): (usize, &RankOnNode)| place[0] == rank;
     match places.iter().enumerate().all(is_told_by_itself) {
@@ -41,17 +39,12 @@ pub fn nodes(world: &World) -> Result<Vec<usize>> {
     }
 }
 
-fn place(bytes: &[u8]) -> Result<RankOnNode> {
-    let numbers: Vec<usize> = bytes
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .map(|bytes| u64::from_le_bytes(*bytes) as usize)
-        .collect();
-    let found = || format!("{} bytes from a rank", bytes.len());
-    numbers
+fn place(numbers: &[u64]) -> Result<RankOnNode> {
+    let found = || format!("{} numbers from a rank", numbers.len());
+    let place: [u64; 3] = numbers
         .try_into()
-        .map_err(|_| Error::invalid("places of ranks", found(), "rank, node and local size"))
+        .map_err(|_| Error::invalid("places of ranks", found(), "rank, node and local size"))?;
+    Ok(place.map(|number| number as usize))
 }
 
 /// The placement of ranks on `grid`. Collective if there are several nodes.

@@ -1,38 +1,16 @@
 //! A schedule that stashes weights, on the simulated vendor: the program that trains, with time for numbers.
 
+mod even_blocks;
+
 use fascicle_plan::{Outcome, Request, enumerate, estimate, simulate, simulate::Stage};
-use grid::{Degrees, machine::Machine};
 use parallel::pipeline::{ScheduleKind, schedule::Times};
 use tensor::MemoryKind;
-use train::config::Precision;
 
 const STAGES: usize = 4;
 const MICRO_BATCHES: usize = 16;
 
 fn request(schedule: Option<ScheduleKind>) -> Request {
-    let mut model = families::gpt::published(8 * STAGES, 2048, 16);
-    (model.context, model.vocabulary) = (1024, 512);
-    model.tied_head = false;
-    let degrees = Degrees {
-        pipeline: STAGES,
-        ..Degrees::default()
-    };
-    Request {
-        batch: 2 * MICRO_BATCHES,
-        precision: Precision::Bf16,
-        grid: Some(degrees),
-        micro_batches: Some(MICRO_BATCHES),
-        schedule,
-        recompute: Some(false),
-        allow_pipeline: true,
-        ..Request::new(
-            Machine::find("perlmutter").unwrap(),
-            STAGES,
-            "even blocks",
-            model.into(),
-        )
-        .unwrap()
-    }
+    even_blocks::request([STAGES, MICRO_BATCHES], schedule, false)
 }
 
 fn simulated(schedule: &str) -> (Outcome, f64) {

@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 pub mod bits;
+mod configured;
 pub mod contract;
+mod delayed;
 pub mod faults;
 mod nodes;
 mod rows;
@@ -11,6 +13,8 @@ mod runs;
 mod training;
 mod vendors;
 
+pub use configured::{device, edited};
+pub use delayed::{announced_steps, stored};
 pub use nodes::ranks_on;
 pub use rows::{assert_near, scaled, train_rows};
 pub use runs::{Watched, config_of_bytes, dataset, new_run, run_of_bytes};

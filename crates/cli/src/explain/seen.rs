@@ -122,19 +122,9 @@ const COUNTED: [(Axis, Operation); 13] = [
 // Each stage counts its own layers, but the formulas cover the whole model.
 fn linear(context: &Context, counters: &Counters) -> train::Result<Vec<(Axis, Operation, u64)>> {
     let own = COUNTED.map(|(axis, operation)| counters.get(axis, operation, subject(axis)).bytes);
-    let told = context.exchange("explain", &[Axis::Pipeline])?.all_gather(
-        &own.iter()
-            .flat_map(|bytes| bytes.to_le_bytes())
-            .collect::<Vec<_>>(),
-    )?;
-    let number = |bytes: &[u8], at: usize| {
-        bytes
-            .as_chunks::<8>()
-            .0
-            .get(at)
-            .map_or(0, |b| u64::from_le_bytes(*b))
-    };
-    let sum = |at: usize| told.iter().map(|bytes| number(bytes, at)).sum();
+    let stages = context.exchange("explain", &[Axis::Pipeline])?;
+    let told = stages.all_gather_numbers(&own)?;
+    let sum = |at: usize| told.iter().filter_map(|numbers| numbers.get(at)).sum();
     Ok(COUNTED
         .iter()
         .enumerate()

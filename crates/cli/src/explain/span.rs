@@ -59,11 +59,7 @@ impl Expected {
         let hierarchical = config.parallel.hierarchical;
         if let Some(machine) = config.machine()? {
             let dtype = config.training.precision.dtype();
-            let per_row = config
-                .model
-                .published_flop_per_row(config.training.recompute == Segments::All);
-            let per_row =
-                per_row.map_or_else(|| config.work().map(|work| work.flop_per_row()), Ok)?;
+            let per_row = config.flop_per_row(config.training.recompute == Segments::All)?;
             let flop = per_row * config.training.batch as f64;
             let compute_s =
                 flop / seen.grid.world_size() as f64 / machine.device.peak(dtype.name());

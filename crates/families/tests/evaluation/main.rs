@@ -5,9 +5,8 @@ mod grids;
 mod known;
 
 use bootstrap::local::{Options, run};
-use fascicle_families::families;
 use parallel::{Batch, MicroBatch, Pipeline};
-use tensor::{Device, Tensor};
+use tensor::Tensor;
 use train::{
     Config,
     architecture::Text,
@@ -40,18 +39,7 @@ const LLAMA: [&str; 3] = [
 
 /// The configuration with these keys, each `table.key = value`.
 fn config(edits: &[&str]) -> Config {
-    let mut config: toml::Table = CONFIG.parse().unwrap();
-    for edit in edits {
-        let (key, value) = edit.split_once('=').unwrap();
-        let (table, key) = key.trim().split_once('.').unwrap();
-        let value: toml::Table = format!("value = {value}").parse().unwrap();
-        let table = config.entry(table).or_insert(toml::Table::new().into());
-        let table = table.as_table_mut().unwrap();
-        table.insert(key.into(), value["value"].clone());
-    }
-    let config = Config::parse(&config.to_string(), &families()).unwrap();
-    config.check().unwrap();
-    config
+    testkit::edited(CONFIG, edits)
 }
 
 /// What `body` returns for the model on the configuration's grid, which every rank has to return alike.
@@ -62,7 +50,7 @@ fn on_grid<T: Clone + PartialEq + std::fmt::Debug + Send + 'static>(
     let config = config.clone();
     let ranks = config.grid().unwrap().world_size();
     let found = run(Options::new(ranks), move |world| {
-        let device = device(&config, world.rank())?;
+        let device = testkit::device(&config, world.rank())?;
         let context = config.context(&world, &device)?;
         let pipeline = inference(&context, &config)?;
         body(&pipeline, text(&config)?)
@@ -72,15 +60,6 @@ fn on_grid<T: Clone + PartialEq + std::fmt::Debug + Send + 'static>(
         assert_eq!(other, &found[0], "rank {rank}");
     }
     found[0].clone()
-}
-
-fn device(config: &Config, ordinal: usize) -> train::Result<Device> {
-    let options = hal::OpenOptions {
-        ordinal,
-        settings: config.device_settings(),
-        ..Default::default()
-    };
-    Ok(Device::new((cpu::driver().open)(options)?)?)
 }
 
 /// The scores of the sequences, `batch` at a time.

@@ -7,7 +7,6 @@ mod parity;
 mod refusals;
 
 use bootstrap::local::{Options, run};
-use fascicle_families::families;
 use nn::Builder;
 use parallel::{
     Input, Model, Pipeline, Route, Wires,
@@ -17,7 +16,6 @@ use parallel::{
     pipeline::{Built, ScheduleKind, SchedulePlan},
 };
 use std::{collections::BTreeMap, rc::Rc};
-use tensor::Device;
 use train::{
     Config,
     data::Tokenizer,
@@ -43,18 +41,7 @@ const CONFIG: &str = r#"
 
 /// The configuration with these keys, each `table.key = value`.
 fn config(edits: &[&str]) -> Config {
-    let mut config: toml::Table = CONFIG.parse().unwrap();
-    for edit in edits {
-        let (key, value) = edit.split_once('=').unwrap();
-        let (table, key) = key.trim().split_once('.').unwrap();
-        let value: toml::Table = format!("value = {value}").parse().unwrap();
-        let table = config.entry(table).or_insert(toml::Table::new().into());
-        let table = table.as_table_mut().unwrap();
-        table.insert(key.into(), value["value"].clone());
-    }
-    let config = Config::parse(&config.to_string(), &families()).unwrap();
-    config.check().unwrap();
-    config
+    testkit::edited(CONFIG, edits)
 }
 
 /// Keys of a Llama: rotary positions, and query heads that share a key.
@@ -147,7 +134,7 @@ fn on_ranks(
     let (config, options, requests) = (config.clone(), options.clone(), requests.to_vec());
     let ranks = config.grid().unwrap().world_size();
     let answers = run(Options::new(ranks), move |world| {
-        let device = device(&config, world.rank())?;
+        let device = testkit::device(&config, world.rank())?;
         let context = config.context(&world, &device)?;
         let pipeline = pipeline(&context, &config, keys)?;
         let text = text(&config)?;
@@ -171,15 +158,6 @@ fn on_ranks(
         assert_eq!(other, &answers[0], "rank {rank}");
     }
     Ok(answers.into_iter().next().unwrap())
-}
-
-fn device(config: &Config, ordinal: usize) -> train::Result<Device> {
-    let options = hal::OpenOptions {
-        ordinal,
-        settings: config.device_settings(),
-        ..Default::default()
-    };
-    Ok(Device::new((cpu::driver().open)(options)?)?)
 }
 
 /// Runs a step.

@@ -1,6 +1,6 @@
 //! The memory of kept keys and values.
 
-use super::{Keys, Sampling, config, device, pipeline};
+use super::{Keys, Sampling, config, pipeline};
 use bootstrap::local::{Options, run};
 use parallel::cache::BLOCK_TOKENS;
 use tensor::MemoryKind;
@@ -28,7 +28,7 @@ fn memory_grows_by_blocks_and_returns() {
     ];
     let ends = run(Options::new(4), move |world| {
         let config = config(&edits);
-        let device = device(&config, world.rank())?;
+        let device = testkit::device(&config, world.rank())?;
         let context = config.context(&world, &device)?;
         let pipeline = pipeline(&context, &config, Keys::Kept)?;
         let text = text(&config)?;
@@ -90,7 +90,7 @@ fn keys_that_exceed_the_device_are_an_error_with_the_numbers_and_a_later_step_go
     let end = run(Options::new(1), |world| {
         let mut config = config(&["model.context = 512", "model.hidden = 64"]);
         config.device.memory_limit = Some(1600 << 10);
-        let device = device(&config, 0)?;
+        let device = testkit::device(&config, 0)?;
         let context = config.context(&world, &device)?;
         let pipeline = pipeline(&context, &config, Keys::Kept)?;
         let text = text(&config)?;

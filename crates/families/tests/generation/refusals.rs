@@ -62,7 +62,7 @@ fn weights_that_are_no_numbers_are_named_and_no_rank_waits() {
 fn a_model_that_does_not_declare_it_never_runs_on_new_tokens() {
     let config = config(&[]);
     let errors = bootstrap::local::run(bootstrap::local::Options::new(1), move |world| {
-        let device = super::device(&config, 0)?;
+        let device = testkit::device(&config, 0)?;
         let context = config.context(&world, &device)?;
         let new = |ids: &[u32]| NewTokens {
             cache: SequenceCache::new(),

@@ -5,7 +5,6 @@ mod optimiser;
 mod pages;
 
 use bootstrap::local::{Options, run};
-use fascicle_families::families;
 use parallel::{Context, Settings};
 use std::{ops::Range, path::Path};
 use tensor::MemoryKind;
@@ -46,20 +45,7 @@ struct Ended {
 }
 
 fn config(edits: &[&str]) -> Config {
-    let mut config: toml::Table = CONFIG.parse().unwrap();
-    for edit in edits {
-        let (key, value) = edit.split_once('=').unwrap();
-        let (table, key) = key.trim().split_once('.').unwrap();
-        let value: toml::Table = format!("value = {value}").parse().unwrap();
-        let table = config.entry(table).or_insert(toml::Table::new().into());
-        table
-            .as_table_mut()
-            .unwrap()
-            .insert(key.into(), value["value"].clone());
-    }
-    let config = Config::parse(&config.to_string(), &families()).unwrap();
-    config.check().unwrap();
-    config
+    testkit::edited(CONFIG, edits)
 }
 
 /// Runs these steps, after loading the checkpoint in `from`, and leaves one in `to`.
@@ -84,12 +70,7 @@ fn train_in_buckets(
     let (config, from, out) = (config.clone(), from.map(Path::to_owned), to.to_owned());
     let ranks = config.grid().unwrap().world_size();
     let ranks = run(Options::new(ranks), move |world| {
-        let options = hal::OpenOptions {
-            ordinal: world.rank(),
-            settings: config.device_settings(),
-            ..Default::default()
-        };
-        let device = tensor::Device::new((cpu::driver().open)(options)?)?;
+        let device = testkit::device(&config, world.rank())?;
         let mut config = config.clone();
         settle_bits(&mut config, device.capabilities(), None)?;
         let settings = Settings {

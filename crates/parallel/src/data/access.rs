@@ -20,8 +20,8 @@ pub enum Part {
     Weights,
     /// Its weights as forward and backward read them, in the type of activations.
     Values,
-    /// The values of the version that was updated so many updates before the set's own, from 1, if there are
-    /// [more](super::SetOptions::versions).
+    /// The values of an earlier version, by how many updates it lies behind the set's own, at least 1; of a set of
+    /// [several](super::SetOptions::versions).
     Previous(usize),
     /// A state tensor of the optimiser, by its index; codes, if the state is kept as codes.
     State(usize),

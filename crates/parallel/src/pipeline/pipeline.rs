@@ -379,9 +379,7 @@ fn held(context: &Context, cut: &Cut, declared: &[Parameter]) -> (Vec<Parameter>
 // Its copies would be updated with the same sum, for which the last stage would wait in each update.
 fn check_untied(cut: &Cut, declared: &[Parameter]) -> Result<()> {
     for parameter in declared {
-        let mut stages = cut.stages_of(&parameter.segments());
-        stages.sort_unstable();
-        stages.dedup();
+        let stages = cut.stages_of(&parameter.segments());
         if stages.len() > 1 {
             let needed = "one stage, because with schedule pipedream each stage updates its weights by itself: \
                           untie it, or cut the model elsewhere";

@@ -9,7 +9,7 @@ use tensor::{Error, Result};
 pub enum SchedulePlan {
     /// By a list of actions per stage.
     Listed(Schedule),
-    /// By such lists that go on from one step into the next, with several versions of the weights.
+    /// By lists that continue from one step into the next, with several versions of the weights.
     Overlapped(Overlapped),
     /// By the messages that arrive, with a limit on the micro-batches in flight on a stage.
     Driven {

@@ -2,6 +2,7 @@
 
 use super::{Share, notes, shares};
 use crate::{Outcome, Plan, SegmentChoices, estimate, memory::in_words, search::SHOWN};
+use hal::error::Grouped;
 use parallel::data::Sharding;
 use std::fmt::Write;
 use train::config::PlaceKind;
@@ -78,12 +79,7 @@ fn figures(number: f64) -> String {
 
 // In groups of three digits.
 fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let groups = digits.as_bytes().rchunks(3).rev();
-    let groups: Vec<&str> = groups
-        .map(|group| str::from_utf8(group).unwrap_or_default())
-        .collect();
-    groups.join(",")
+    Grouped(number as u64).to_string()
 }
 
 fn how(plan: &Plan, outcome: &Outcome) -> String {

@@ -8,7 +8,6 @@ use std::{
     sync::{Arc, Mutex, mpsc::channel},
     thread::JoinHandle,
 };
-use tensor::Device;
 use train::{
     Config, Stop,
     data::{ChatTemplate, Tokenizer},
@@ -35,15 +34,6 @@ fn config(grid: &str, edit: &str) -> Config {
     let config = Config::parse(&text, &families()).unwrap();
     config.check().unwrap();
     config
-}
-
-fn device(config: &Config, ordinal: usize) -> train::Result<Device> {
-    let options = hal::OpenOptions {
-        ordinal,
-        settings: config.device_settings(),
-        ..Default::default()
-    };
-    Ok(Device::new((cpu::driver().open)(options)?)?)
 }
 
 /// What a server differs in.
@@ -103,7 +93,7 @@ impl Server {
         };
         let ranks = config.grid().unwrap().world_size();
         let body = move |world: bootstrap::World| {
-            let device = device(&config, world.rank())?;
+            let device = testkit::device(&config, world.rank())?;
             let context = config.context(&world, &device)?;
             let pipeline = inference(&context, &config)?;
             let tokenizer = Tokenizer::bytes();
@@ -157,7 +147,7 @@ fn chat_template(text: &str) -> ChatTemplate {
 pub fn direct(request: Request) -> (String, Vec<f64>) {
     let outputs = run(Options::new(1), move |world| {
         let config = config("x=1", "32 -> 32");
-        let device = device(&config, 0)?;
+        let device = testkit::device(&config, 0)?;
         let context = config.context(&world, &device)?;
         let pipeline = inference(&context, &config)?;
         let tokenizer = Tokenizer::bytes();

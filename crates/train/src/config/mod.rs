@@ -239,6 +239,18 @@ impl Config {
         depths(self, &self.work()?, self.machine()?.as_deref()).map(Some)
     }
 
+    /// Flop of a row as published speeds count them, with or without recomputation; of a family that has no such count, those that
+    /// its model does.
+    ///
+    /// # Errors
+    /// As [`work`](Config::work).
+    pub fn flop_per_row(&self, recompute: bool) -> Result<f64> {
+        match self.model.published_flop_per_row(recompute) {
+            Some(flop) => Ok(flop),
+            None => Ok(self.work()?.flop_per_row()),
+        }
+    }
+
     /// What the model does for each row of the batch: counted, not computed.
     ///
     /// # Errors

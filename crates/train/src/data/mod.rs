@@ -37,8 +37,8 @@ pub use order::{Order, OrderMode, validation_start};
 pub use permutation::Permutation;
 pub use run_data::{ReadOptions, RunData};
 pub use samples::{LossOn, Packed, Samples};
-pub(crate) use source::text;
 pub use source::{Chat, Content, Sample, Source, Text, TokenType};
+pub(crate) use source::{json_kind, text};
 pub(crate) use tokenize::json_reason;
 pub use tokenize::{
     DocumentEnd, TokenizeInput, TokenizeOptions, TokenizePhase, TokenizeProgress, TokenizeReport,

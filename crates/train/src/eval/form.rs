@@ -1,6 +1,7 @@
 //! The keys in which files write a question.
 
 use super::MOST_CHOICES;
+use crate::data::json_kind;
 use serde_json::{Map, Value};
 
 type Keys = Map<String, Value>;
@@ -24,7 +25,7 @@ pub(super) fn choices(keys: &Keys) -> Result<(Vec<String>, Vec<String>), String>
     };
     let Some(Value::Array(choices)) = choices else {
         let found = choices.map_or("no `choices`".to_owned(), |other| {
-            format!("`choices` that are {}", kind(other))
+            format!("`choices` that are {}", json_kind(other))
         });
         return Err(format!(
             "found {found}, needs a list of 2 to {MOST_CHOICES} texts"
@@ -75,27 +76,14 @@ pub(super) fn answer(keys: &Keys, choices: &[String], labels: &[String]) -> Resu
             .filter(|index| *index <= last)
             .ok_or_else(|| format!("`{key}` is {number}, needs an index from 0 to {last}")),
         other => {
-            let found = kind(other);
+            let found = json_kind(other);
             Err(format!("`{key}` is {found}, needs an index or a text"))
         }
     }
 }
 
-/// What a value is, in a sentence.
-pub(super) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(all) if all.is_empty() => "an empty list",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
-}
-
 fn text(value: &Value) -> Result<&str, &'static str> {
-    value.as_str().ok_or_else(|| kind(value))
+    value.as_str().ok_or_else(|| json_kind(value))
 }
 
 // The one of these keys that an object has.

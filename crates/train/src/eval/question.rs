@@ -1,7 +1,7 @@
 //! Questions of multiple choice, in files of one JSON object per line.
 
 use super::form;
-use crate::data::{self, json_reason};
+use crate::data::{self, json_kind, json_reason};
 use serde_json::Value;
 use std::path::Path;
 
@@ -64,7 +64,7 @@ impl QuestionFile {
 fn of_line(text: &str, line: usize) -> Result<Question, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| json_reason(&error))?;
     let Value::Object(keys) = value else {
-        return Err(format!("found {}, needs a JSON object", form::kind(&value)));
+        return Err(format!("found {}, needs a JSON object", json_kind(&value)));
     };
     let context = form::context(&keys)?;
     let (choices, labels) = form::choices(&keys)?;

@@ -161,13 +161,9 @@ impl Run {
         }
     }
 
-    // Flop of a step as the field counts them, without what is recomputed. A family that has no count of its own is counted.
+    // Flop of a step as the field counts them, without what is recomputed.
     pub(super) fn flop_per_step(&self) -> Result<f64> {
-        let per_row = match self.config.model.published_flop_per_row(false) {
-            Some(flop) => flop,
-            None => self.config.work()?.flop_per_row(),
-        };
-        Ok(per_row * self.config.training.batch as f64)
+        Ok(self.config.flop_per_row(false)? * self.config.training.batch as f64)
     }
 
     // For a model that reads no text, rows.

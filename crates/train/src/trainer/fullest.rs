@@ -25,13 +25,9 @@ impl FullestRank {
     ) -> Result<(bool, FullestRank)> {
         let held = device.memory_use();
         let own = [u64::from(wants_stop), held.in_use as u64, held.peak as u64];
-        let own: Vec<u8> = own.into_iter().flat_map(u64::to_le_bytes).collect();
         let (mut stops, mut fullest) = (false, FullestRank::default());
-        for words in world.everyone().all_gather(&own)? {
-            let number = |at: usize| {
-                let bytes = words.as_chunks::<8>().0.get(at).copied();
-                u64::from_le_bytes(bytes.unwrap_or_default())
-            };
+        for numbers in world.everyone().all_gather_numbers(&own)? {
+            let number = |at: usize| numbers.get(at).copied().unwrap_or_default();
             stops |= number(0) > 0;
             fullest.in_use = fullest.in_use.max(number(1));
             fullest.peak = fullest.peak.max(number(2));

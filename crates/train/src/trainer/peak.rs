@@ -26,16 +26,13 @@ impl PeakMemory {
     /// [`Error::Parallel`](crate::Error::Parallel) from the exchange.
     pub fn of_all(world: &World, device: &Device, snapshot_bytes: usize) -> Result<PeakMemory> {
         let own = device.memory_use().at_peak();
-        let own: Vec<u8> = own
-            .into_iter()
-            .chain([snapshot_bytes])
-            .flat_map(|bytes| (bytes as u64).to_le_bytes())
-            .collect();
-        let all = world.everyone().all_gather(&own)?;
+        let own = own.into_iter().chain([snapshot_bytes]);
+        let own: Vec<u64> = own.map(|bytes| bytes as u64).collect();
+        let all = world.everyone().all_gather_numbers(&own)?;
         let peaks = all
             .iter()
             .enumerate()
-            .map(|(rank, bytes)| PeakMemory::decode(rank, bytes));
+            .map(|(rank, numbers)| PeakMemory::of_rank(rank, numbers));
         let larger = |most: PeakMemory, next: PeakMemory| {
             let snapshot_bytes = most.snapshot_bytes.max(next.snapshot_bytes);
             let most = if next.bytes > most.bytes { next } else { most };
@@ -47,12 +44,8 @@ impl PeakMemory {
         Ok(peaks.reduce(larger).unwrap_or_default())
     }
 
-    fn decode(rank: usize, bytes: &[u8]) -> PeakMemory {
-        let (numbers, _) = bytes.as_chunks::<8>();
-        let number = |at: usize| {
-            let bytes = numbers.get(at).copied().unwrap_or_default();
-            u64::from_le_bytes(bytes) as usize
-        };
+    fn of_rank(rank: usize, numbers: &[u64]) -> PeakMemory {
+        let number = |at: usize| numbers.get(at).copied().unwrap_or_default() as usize;
         let by_kind: [usize; 6] = std::array::from_fn(number);
         PeakMemory {
             rank,

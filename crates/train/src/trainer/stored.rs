@@ -52,7 +52,7 @@ pub(super) fn is_previous(name: &str) -> bool {
     rest.is_some_and(number)
 }
 
-/// The prefix of the weights of so many updates before, from 1, if the schedule delays gradients.
+/// The prefix of weights that lie this many updates behind the latest ones, at least 1, if the schedule delays gradients.
 pub(super) fn previous_prefix(updates: usize) -> String {
     match updates {
         1 => "previous/".to_owned(),

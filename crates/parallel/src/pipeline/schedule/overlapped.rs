@@ -1,8 +1,9 @@
-//! Schedules that go on from one step into the next, because a stage holds earlier versions of the weights.
+//! Schedules that continue from one step into the next: a stage holds earlier versions of the weights, so it need not wait for
+//! the latest one.
 
 use super::{
-    Action, Report, Result, Schedule, ScheduleError, Stages, check, one_forward_one_backward,
-    program::Task, shape::Shape,
+    Action, Report, Result, Schedule, ScheduleError, ScheduleKind, Stages, check,
+    one_forward_one_backward, program::Task, shape::Shape,
 };
 
 /// Steps that the list shows: one that begins with nothing ahead, one like all in between, and one that leaves nothing ahead.
@@ -39,32 +40,21 @@ pub struct StepAction {
     pub is_next: bool,
 }
 
-/// What sets a schedule that goes on into the next step apart from others.
-pub(super) struct Rules {
-    /// Its name.
-    pub operation: &'static str,
-    /// Whether a stage updates its weights after each micro-batch.
-    pub updates_each_micro_batch: bool,
-    /// Versions of the weights on a stage.
-    pub versions: fn(stage: usize, num_stages: usize) -> usize,
-    /// Passes that a stage runs behind its last backward of a step.
-    pub passes_ahead: fn(stage: usize) -> usize,
-}
-
 impl Overlapped {
-    /// 1F1B over the micro-batches of several steps, and where each stage ends a step.
+    /// 1F1B over the micro-batches of several steps, where a stage ends each step `passes_ahead` passes after its last backward.
+    /// `operation` names the schedule in errors.
     ///
     /// # Errors
     /// [`ScheduleError::Invalid`] when a count is zero, there are fewer micro-batches than stages, so that a stage would be ahead
     /// by more than a step, or the passes of three steps exceed 4,194,304.
     pub(super) fn new(
-        num_stages: usize,
-        num_micro_batches: usize,
-        rules: &Rules,
+        (kind, operation): (ScheduleKind, &'static str),
+        (num_stages, num_micro_batches): (usize, usize),
+        passes_ahead: impl Fn(usize) -> usize,
     ) -> Result<Overlapped> {
         let invalid = |needed: &str| {
             Err(ScheduleError::Invalid {
-                operation: rules.operation,
+                operation,
                 found: format!("{num_stages} stages, {num_micro_batches} micro-batches"),
                 needed: needed.to_string(),
             })
@@ -75,17 +65,17 @@ impl Overlapped {
         let Some(all) = num_micro_batches.checked_mul(STEPS) else {
             return invalid("fewer micro-batches");
         };
-        Shape::new(rules.operation, Stages::plain(num_stages), all)?;
+        Shape::new(operation, Stages::plain(num_stages), all)?;
         let steps = one_forward_one_backward(num_stages, all)?;
         let end = |stage: usize, step: usize| {
             let last = Task::backward((step + 1) * num_micro_batches - 1, 0);
-            end_of(&steps.stages[stage], last, (rules.passes_ahead)(stage))
+            end_of(&steps.stages[stage], last, passes_ahead(stage))
         };
         let ends = (0..num_stages).map(|stage| [end(stage, 0), end(stage, 1)]);
-        let versions = (0..num_stages).map(|stage| (rules.versions)(stage, num_stages));
+        let versions = (0..num_stages).map(|stage| kind.versions(stage, num_stages));
         Ok(Overlapped {
             num_micro_batches,
-            updates_each_micro_batch: rules.updates_each_micro_batch,
+            updates_each_micro_batch: kind.updates_each_micro_batch(),
             versions: versions.collect(),
             ends: ends.collect(),
             alone: one_forward_one_backward(num_stages, num_micro_batches)?,

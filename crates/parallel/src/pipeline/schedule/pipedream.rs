@@ -1,9 +1,6 @@
 //! PipeDream: an update for each micro-batch on each stage, which stashes the weights of those in flight.
 
-use super::{
-    Result,
-    overlapped::{Overlapped, Rules},
-};
+use super::{Overlapped, Result, ScheduleKind};
 
 /// 1F1B over the micro-batches of several steps, where each backward is followed by an update of its stage.
 ///
@@ -18,11 +15,6 @@ use super::{
 /// # Source
 /// Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training (SOSP 2019), sections 3.2 and 3.3.
 pub fn pipedream(num_stages: usize, num_micro_batches: usize) -> Result<Overlapped> {
-    let rules = Rules {
-        operation: "pipedream",
-        updates_each_micro_batch: true,
-        versions: |stage, num_stages| num_stages - stage,
-        passes_ahead: |_| 0,
-    };
-    Overlapped::new(num_stages, num_micro_batches, &rules)
+    let sizes = (num_stages, num_micro_batches);
+    Overlapped::new((ScheduleKind::PipeDream, "pipedream"), sizes, |_| 0)
 }

@@ -1,9 +1,6 @@
 //! PipeDream-2BW: an update for each batch, and two versions of the weights on every stage.
 
-use super::{
-    Result,
-    overlapped::{Overlapped, Rules},
-};
+use super::{Overlapped, Result, ScheduleKind};
 
 /// 1F1B over the micro-batches of several steps, and where each stage ends a step.
 ///
@@ -19,13 +16,12 @@ use super::{
 /// # Source
 /// Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training (arXiv:2006.09503), section 3.1.
 pub fn pipedream_2bw(num_stages: usize, num_micro_batches: usize) -> Result<Overlapped> {
-    let rules = Rules {
-        operation: "pipedream-2bw",
-        updates_each_micro_batch: false,
-        versions: |_, _| 2,
+    let sizes = (num_stages, num_micro_batches);
+    Overlapped::new(
+        (ScheduleKind::PipeDream2Bw, "pipedream-2bw"),
+        sizes,
         passes_ahead,
-    };
-    Overlapped::new(num_stages, num_micro_batches, &rules)
+    )
 }
 
 // Passes that end within 2 `stage` units of time, if forwards take one unit, backwards two, and both alternate.

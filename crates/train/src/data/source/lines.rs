@@ -120,7 +120,8 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-fn kind(value: &Value) -> &'static str {
+/// What a value is, in a sentence.
+pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "true or false",

@@ -1,4 +1,4 @@
-//! Schedules that go on into the next step: what each promises, and what the check of their ends refuses.
+//! Schedules that continue into the next step: what each guarantees, and which ends of steps the check refuses.
 
 use super::super::{
     Action, Overlapped, ScheduleKind, Times, check_overlapped, overlapped::STEPS, pipedream,
