@@ -96,9 +96,25 @@ fn parts() -> Vec<Part> {
             &hipblaslt::NAMES,
             &hipblaslt::VALUES,
         ),
-        Part::new("hip/hip_runtime_api.h", hip.concat(), &runtime),
+        Part {
+            // From HIP 6.0 on; before, the name without the suffix has this layout.
+            absent: &["hipGetDevicePropertiesR0600"],
+            ..Part::new("hip/hip_runtime_api.h", hip.concat(), &runtime)
+        },
         Part {
             truths: truths.concat(),
+            // Later than hipBLAS 1: types of its own stood for HIP's, and `_v2` came between.
+            absent: &[
+                "hipblasSetWorkspace",
+                "hipblasGemmEx_v2",
+                "hipblasGemmStridedBatchedEx_v2",
+                "HIP_R_16F",
+                "HIP_R_16BF",
+                "HIP_R_32F",
+                "HIP_R_64F",
+                "HIPBLAS_COMPUTE_32F",
+                "HIPBLAS_COMPUTE_64F",
+            ],
             ..Part::new("hipblas/hipblas.h", blas.concat(), &matmuls)
         },
         declarations::collectives("rccl/rccl.h"),

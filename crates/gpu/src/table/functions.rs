@@ -70,7 +70,7 @@ macro_rules! functions {
         impl $names {
             /// Every function's name, and how its arguments and then its result are passed
             /// ([`passing`](rccl_sys::table::passing)), to be compared with the vendor's header.
-            pub fn declarations(&self) -> Vec<(&'static str, Vec<String>)> {
+            pub fn declarations(&self) -> Vec<(&'static str, Vec<usize>)> {
                 use rccl_sys::table::passing;
                 vec![$((self.$field, vec![$(passing::<$type>(),)* passing::<$crate::table::Status>()]),)*]
             }

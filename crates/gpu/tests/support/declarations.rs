@@ -10,13 +10,24 @@ use std::{
 };
 
 /// Functions, each with how C passes its arguments and result.
-pub type Declarations = Vec<(&'static str, Vec<String>)>;
+pub type Declarations = Vec<(&'static str, Vec<usize>)>;
 
-/// How the headers pass a function's arguments and result: -1 for a pointer, otherwise the size.
+/// How the headers pass a function's arguments and result, in the numbers of `rccl_sys::table::passing`.
 const PRELUDE: &str = r#"
 #include <cstddef>
 #include <type_traits>
-template <class T> constexpr int code() { return std::is_pointer<T>::value ? -1 : (int)sizeof(T); }
+template <class T> constexpr int pointee() {
+  using Bare = typename std::remove_cv<T>::type;
+  if constexpr (std::is_pointer<Bare>::value) return 8;
+  else if constexpr (std::is_floating_point<Bare>::value) return 100 + (int)sizeof(Bare);
+  else if constexpr (std::is_integral<Bare>::value || std::is_enum<Bare>::value) return (int)sizeof(Bare);
+  else return 0;
+}
+template <class T> constexpr int code() {
+  if constexpr (std::is_class<T>::value || std::is_union<T>::value) return 1000 + (int)sizeof(T);
+  else if constexpr (std::is_pointer<T>::value) return 10000 + pointee<typename std::remove_pointer<T>::type>();
+  else return pointee<T>();
+}
 template <int... C> struct Codes {};
 template <class F> struct Of;
 template <class R, class... A> struct Of<R (*)(A...)> { using type = Codes<code<A>()..., code<R>()>; };
@@ -34,6 +45,12 @@ pub struct Part {
     pub overloaded: &'static [(&'static str, &'static str)],
     /// Expressions that must be true: about sizes and offsets in structs, and about differences between generations.
     pub truths: Vec<String>,
+    /// Lines before the assertions.
+    pub before: &'static str,
+    /// The name without which a header is older than these lines and expressions.
+    pub since: Option<&'static str>,
+    /// Our names that some generation of the header lacks.
+    pub absent: &'static [&'static str],
 }
 
 impl Part {
@@ -53,13 +70,17 @@ impl Part {
             values,
             overloaded: &[],
             truths: Vec::new(),
+            before: "",
+            since: None,
+            absent: &[],
         }
     }
 }
 
 /// NCCL's or RCCL's part: both have the same names.
 pub fn collectives(include: &'static str) -> Part {
-    use rccl_sys::{Nccl, REDUCE_MAX, REDUCE_MIN, REDUCE_SUM, data_type, status};
+    use rccl_sys::{Config, Nccl, REDUCE_MAX, REDUCE_MIN, REDUCE_SUM, UniqueId, data_type, status};
+    use std::mem::offset_of;
     let values = [
         ("ncclInProgress", status::IN_PROGRESS),
         ("ncclUint8", data_type::UINT8),
@@ -73,7 +94,47 @@ pub fn collectives(include: &'static str) -> Part {
         ("ncclMax", REDUCE_MAX),
         ("ncclMin", REDUCE_MIN),
     ];
-    Part::new(include, Nccl::declarations(), &values)
+    let fields = [
+        ("size", offset_of!(Config, size)),
+        ("magic", offset_of!(Config, magic)),
+        ("version", offset_of!(Config, version)),
+        ("blocking", offset_of!(Config, blocking)),
+        ("cgaClusterSize", offset_of!(Config, cga_cluster_size)),
+        ("minCTAs", offset_of!(Config, min_ctas)),
+        ("maxCTAs", offset_of!(Config, max_ctas)),
+        ("netName", offset_of!(Config, net_name)),
+        ("splitShare", offset_of!(Config, split_share)),
+    ];
+    let mut truths: Vec<String> = fields
+        .map(|(field, offset)| format!("offsetof(ncclConfig_t, {field}) == {offset}"))
+        .into();
+    let ours = Config::with_blocking(false);
+    truths.extend([
+        format!("initial.magic == {}u", ours.magic),
+        format!("initial.version >= {}u", ours.version),
+        format!("initial.minCTAs == {}", ours.min_ctas),
+        format!("initial.splitShare == {}", ours.split_share),
+        format!("sizeof(ncclConfig_t) >= {}", ours.size),
+        format!("sizeof(ncclUniqueId) == {}", size_of::<UniqueId>()),
+    ]);
+    Part {
+        truths,
+        before: "constexpr ncclConfig_t initial = NCCL_CONFIG_INITIALIZER;",
+        since: Some("ncclCommInitRankConfig"),
+        // RCCL 2.13 lacks what came with NCCL 2.14 and later.
+        absent: &[
+            "ncclCommInitRankConfig",
+            "ncclCommFinalize",
+            "ncclCommSplit",
+            "ncclMemAlloc",
+            "ncclMemFree",
+            "ncclCommRegister",
+            "ncclCommDeregister",
+            "ncclCommInitRankScalable",
+            "ncclInProgress",
+        ],
+        ..Part::new(include, Nccl::declarations(), &values)
+    }
 }
 
 /// cuBLASLt's or hipBLASLt's part. Their names differ in the prefix, given here in capitals and as in the name of a
@@ -128,13 +189,29 @@ pub fn epilogues(
     }
 }
 
-/// One assertion for each of our names that the headers have; the others came with a later version.
+/// Whether the text has this name.
+fn has(text: &str, name: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .any(|word| word == name)
+}
+
+/// Our names that the text lacks.
+fn missing<'a>(part: &'a Part, text: &str) -> Vec<&'a str> {
+    let functions = part.functions.iter().map(|(name, _)| *name);
+    let values = part.values.iter().map(|(name, _)| &name[..]);
+    functions
+        .chain(values)
+        .filter(|name| !has(text, name))
+        .collect()
+}
+
+/// One assertion for each of our names that the header has.
 fn assertions(part: &Part, text: &str) -> Vec<String> {
-    let has = |name: &str| {
-        text.split(|c: char| !c.is_alphanumeric() && c != '_')
-            .any(|word| word == name)
+    let has = |name: &str| has(text, name);
+    let codes = |passing: &[usize]| {
+        let codes: Vec<String> = passing.iter().map(usize::to_string).collect();
+        codes.join(", ")
     };
-    let codes = |passing: &[String]| passing.join(", ").replace('p', "-1");
     let functions = part
         .functions
         .iter()
@@ -160,34 +237,55 @@ fn assertions(part: &Part, text: &str) -> Vec<String> {
     let truths = part
         .truths
         .iter()
+        .filter(|_| part.since.is_none_or(has))
         .map(|truth| format!("static_assert({truth}, \"{truth}\");"));
     functions.chain(values).chain(truths).collect()
 }
 
+fn compiler(headers: &Path, defines: &[&str]) -> Command {
+    let mut compiler = Command::new("c++");
+    let flags = ["-std=c++17", "-w"];
+    compiler.args(flags).args(defines).arg("-I").arg(headers);
+    compiler
+}
+
+/// The header with what it includes, and the macros of all of it.
+fn whole(headers: &Path, defines: &[&str], part: &Part) -> String {
+    let mut compiler = compiler(headers, defines);
+    let expanded = compiler
+        .args(["-E", "-dD", "-P", "-x", "c++"])
+        .arg(headers.join(part.include))
+        .output();
+    let expanded = expanded.expect("a C++ compiler");
+    let said = String::from_utf8_lossy(&expanded.stderr);
+    assert!(expanded.status.success(), "{}: {said}", part.include);
+    String::from_utf8_lossy(&expanded.stdout).into_owned()
+}
+
 fn check(headers: &Path, defines: &[&str], part: &Part) {
     let header = headers.join(part.include);
-    let text = std::fs::read_to_string(&header).unwrap();
-    let assertions = assertions(part, &text);
+    let text = whole(headers, defines, part);
+    let mut missing = missing(part, &text);
+    missing.retain(|name| !part.absent.contains(name));
     assert!(
-        assertions.len() > 10,
-        "{}: only {} of our names",
-        header.display(),
-        assertions.len()
+        missing.is_empty(),
+        "{}: lacks {missing:?}",
+        header.display()
     );
+    let assertions = assertions(part, &text);
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("declarations.cpp");
     let program = format!(
-        "#include <{}>\n{PRELUDE}{}\n",
+        "#include <{}>\n{PRELUDE}{}\n{}\n",
         part.include,
+        part.since
+            .filter(|name| has(&text, name))
+            .map_or("", |_| part.before),
         assertions.join("\n")
     );
     std::fs::write(&source, program).unwrap();
-    let flags = ["-std=c++17", "-w", "-fsyntax-only"];
-    let checked = Command::new("c++")
-        .args(flags)
-        .args(defines)
-        .arg("-I")
-        .arg(headers)
+    let checked = compiler(headers, defines)
+        .arg("-fsyntax-only")
         .arg(&source)
         .output();
     let checked = checked.expect("a C++ compiler");
@@ -222,5 +320,20 @@ pub fn compare(variable: &str, defines: &[&str], parts: &[Part]) {
             folder.display()
         );
         there.iter().for_each(|part| check(folder, defines, part));
+    }
+    for part in parts {
+        let there = folders
+            .iter()
+            .filter(|folder| folder.join(part.include).exists());
+        let texts = there.map(|folder| whole(folder, defines, part));
+        let texts: Vec<String> = texts.collect();
+        let nowhere = |name: &&&str| !texts.iter().any(|text| has(text, name));
+        // A name that no generation has is a mistake of ours, not a matter of generations.
+        let nowhere: Vec<_> = part.absent.iter().filter(nowhere).collect();
+        assert!(
+            texts.is_empty() || nowhere.is_empty(),
+            "{}: no header has {nowhere:?}",
+            part.include
+        );
     }
 }
