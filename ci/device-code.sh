@@ -3,7 +3,7 @@
 # NVIDIA the instructions in the main loops on matrix units (instructions.py).
 #
 # Usage: ci/device-code.sh [FOLDER]   folder for tables and objects; default target/device-code
-# Compiles for all architectures of a build: FASCICLE_CUDA_ARCHS, FASCICLE_HIP_ARCHS.
+# Compiles for all architectures of a build: FASCICLE_CUDA_ARCHS, FASCICLE_HIP_ARCHS; and to the PTX of compute_90.
 # Fails if a kernel does not compile, if one spills that is not named in `may_spill` below, or if such a loop waits for
 # global memory.
 # Installs nvcc and nvdisasm from PyPI and hipcc from Debian where they are missing (as root); neither needs a device.
@@ -101,6 +101,11 @@ compile_cuda() {
   "$nvcc" -std=c++17 -O3 -fmad=false -cubin "-arch=sm_$1" -Xptxas -v "-I$kernels" kernels-cuda/kernels.cu -o "$out/sm_$1.cubin" \
     > "$out/sm_$1.log" 2>&1 && cuda_table "$out/sm_$1.log" > "$out/sm_$1.txt"
 }
+# What a driver compiles for devices newer than all of these.
+compile_ptx() {
+  "$nvcc" -std=c++17 -O3 -fmad=false -ptx -arch=compute_90 "-I$kernels" kernels-cuda/kernels.cu -o "$out/compute_90.ptx" \
+    > "$out/compute_90.log" 2>&1
+}
 compile_hip() {
   "$hipcc" -std=c++17 -O3 -ffp-contract=off --genco "--offload-arch=$1" -Rpass-analysis=kernel-resource-usage "-I$kernels" \
     kernels-hip/kernels.hip -o "$out/$1.hsaco" > "$out/$1.log" 2>&1 && hip_table "$out/$1.log" > "$out/$1.txt"
@@ -114,6 +119,7 @@ IFS=';' read -ra hip_archs <<< "$hip_list"
 declare -A running
 for arch in "${hip_archs[@]}"; do compile_hip "$arch" & running[$arch]=$!; done
 for arch in "${cuda_archs[@]}"; do compile_cuda "$arch" & running[sm_$arch]=$!; done
+compile_ptx & running[compute_90]=$!
 
 status=0
 for arch in "${cuda_archs[@]/#/sm_}" "${hip_archs[@]}"; do
@@ -125,6 +131,11 @@ for arch in "${cuda_archs[@]/#/sm_}" "${hip_archs[@]}"; do
     status=1
   fi
 done
+if ! wait "${running[compute_90]}"; then
+  printf 'compute_90: does not compile\n' >&2
+  tail -n 40 "$out/compute_90.log" >&2
+  status=1
+fi
 for arch in "${cuda_archs[@]/#/sm_}"; do
   printf '\n%s\n' "$arch"
   python3 ci/instructions.py "$nvdisasm" "$out/$arch.cubin" || status=1

@@ -3,8 +3,8 @@
 use fascicle::registry;
 
 fn main() -> std::process::ExitCode {
-    // SAFETY: this is the program's only thread so far.
-    unsafe { hal::environment::settle() };
+    // Before any thread starts.
+    hal::environment::settle();
     cli::main(&cli::Registry {
         drivers: registry::drivers(),
         processes: registry::processes(),

@@ -61,6 +61,8 @@ if $GPU_REHEARSED; then
 fi
 program() { "$GPU_WORK/kit/fascicle" "$@"; }
 step() { program bench step "$@" --precision bf16 --json; }
+# What the program sets for itself: a test program has threads from the first on.
+export NCCL_LAUNCH_ORDER_IMPLICIT=1 CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER GPU_MAX_HW_QUEUES=16
 # A missing device is a failure here, and no test falls back to the emulator.
 tests() { FASCICLE_REQUIRE=$vendor "$GPU_WORK/kit/gpu-tests" --test-threads 1 "$@" >&2; }
 # Takes the sizes of a model like the program, which uses another word for the width.

@@ -100,3 +100,13 @@ fn the_environment_is_read_through_the_table() {
     }
     assert_eq!(readers, [Path::new("crates/hal/src/environment/mod.rs")]);
 }
+
+/// Tests on a device run in threads of a harness, which cannot set the environment, so their script does.
+#[test]
+fn tests_on_a_device_have_the_environment_of_the_program() {
+    let phases = fs::read_to_string(root("ci/gpu/phases.sh")).unwrap();
+    for (variable, value) in environment::table::SETTLED {
+        let set = format!("{}={value}", variable.name);
+        assert!(phases.contains(&set), "ci/gpu/phases.sh lacks {set}");
+    }
+}

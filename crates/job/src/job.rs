@@ -189,6 +189,7 @@ impl Job {
         T: Serialize + DeserializeOwned + Send + 'static,
         E: From<Error> + Display + Send + 'static,
     {
+        hal::environment::settle();
         if self.launched()?.is_none() {
             return self.run_own(body);
         }
@@ -212,6 +213,7 @@ impl Job {
         T: Send + 'static,
         E: From<Error> + Display + Send + 'static,
     {
+        hal::environment::settle();
         let (ranks, launched) = (self.num_ranks().map_err(not_started)?, self.launched()?);
         let driver = self.driver().map_err(not_started)?;
         let (threads, settings) = (self.threads, self.opened_with());

@@ -49,17 +49,26 @@ impl Variable {
 }
 
 /// Sets the variables of [`table::SETTLED`] that are not set, for the vendors' libraries, which read them when they are
-/// opened. A program calls this first.
+/// opened; returns whether all of them are set now. A job does so when it starts, and a program that opens devices itself calls
+/// this first.
 ///
-/// # Safety
-/// No other thread runs: C code may read the environment at any time, without a lock.
-pub unsafe fn settle() {
+/// Once the process has a second thread it sets nothing, because C code may read the environment at any time, without a lock.
+pub fn settle() -> bool {
+    let is_alone = is_only_thread();
     for (variable, value) in table::SETTLED {
-        if variable.read_os().is_none() {
-            // SAFETY: passed on from the caller.
+        if is_alone && variable.read_os().is_none() {
+            // SAFETY: the process has no thread but this one, which could read the environment meanwhile, and a thread that it
+            // starts later begins after this call.
             unsafe { env::set_var(variable.name, value) };
         }
     }
+    let mut settled = table::SETTLED.iter();
+    settled.all(|(variable, _)| variable.read_os().is_some())
+}
+
+// Not where the system does not say, as only Linux does.
+fn is_only_thread() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }
 
 #[cfg(test)]
@@ -89,6 +98,19 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn a_process_with_threads_keeps_its_environment() {
+        let before: Vec<_> = env::vars_os().collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // The test's own threads run beside this one.
+                assert!(!is_only_thread());
+                settle();
+            });
+        });
+        assert_eq!(env::vars_os().collect::<Vec<_>>(), before);
     }
 
     #[test]
