@@ -1,16 +1,15 @@
 //! Frozen parameters and adapters: the serial program's numbers on every grid, and nothing held or sent for what is not trained.
 
 use families::GptFamily;
-use grid::IndexBox;
 use parallel::data::Sharding;
 use tensor::MemoryKind;
 use testkit::{config, difference, edit_gpt, fixed_batch, grids, on, ranks, serial, train};
 use train::{
     Config, Error,
-    checkpoint::{PlainFile, Reader},
+    checkpoint::Reader,
     config::Precision,
     data::Tokenizer,
-    foreign::{ExportOptions, ForeignModel, Merged, export, export_adapter},
+    foreign::{ExportOptions, ForeignModel, Merged, export},
     generate::described,
     trainer::{Attached, Weights},
 };
@@ -215,98 +214,6 @@ fn merged_equals_unmerged() {
             "{name}: {first} and {adapted}"
         );
     }
-}
-
-// A checkpoint of adapted random weights of a folder, on one rank.
-fn adapted_checkpoint(name: &str, targets: &[&str], dir: &std::path::Path) -> (Reader, Config) {
-    let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let fixture = fixture.join("tests/fixtures").join(name);
-    let foreign = ForeignModel::open(&fixture, &families::families(), Ok::<_, Error>).unwrap();
-    let mut config = on(
-        &Config::new(foreign.model.clone()),
-        grid::Degrees::default(),
-    );
-    config.training.batch = 2;
-    config.training.micro_batches = 1;
-    config.tuning.adapter_rank = 3;
-    config.tuning.adapter_targets = targets.iter().map(|name| (*name).to_owned()).collect();
-    let (shared, to) = (config.clone(), dir.to_owned());
-    ranks(1, move |world, device| {
-        let context = shared.context(&world, &device)?;
-        let mut trainer = shared.trainer(&context)?;
-        trainer.load_weights(&foreign, &[])?;
-        for step in 0..2 {
-            trainer.step(&fixed_batch(&trainer, &shared, step)?)?;
-        }
-        let attached = Attached {
-            config: serde_json::to_value(&shared).unwrap(),
-            ..Attached::default()
-        };
-        trainer.save_with(&to, train::checkpoint::Retention::newest(1), &attached)?;
-        Ok(())
-    });
-    (Reader::open(dir).unwrap(), config)
-}
-
-#[test]
-fn adapters_leave_by_themselves() {
-    let temporary = tempfile::tempdir().unwrap();
-    let families = families::families();
-    let targets = ["attention.query", "mlp.down"];
-    let (reader, config) = adapted_checkpoint("mistral", &targets, &temporary.path().join("run"));
-    let out = temporary.path().join("adapter");
-    export_adapter(&reader, &config, &families, (&out, Precision::F32)).unwrap();
-    let file = PlainFile::open(out.join("adapter_model.safetensors")).unwrap();
-    assert_eq!(file.names().len(), 8);
-    let name = "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight";
-    // The width of the model is 16, that of its heads 32.
-    assert_eq!(file.shape(name).unwrap(), [3, 16]);
-    assert_eq!(
-        file.shape(&name.replace("lora_A", "lora_B")).unwrap(),
-        [32, 3]
-    );
-    let turned = file
-        .read_f64(name, &[3, 16], &IndexBox::full(&[3, 16]))
-        .unwrap();
-    let ours = "weights/blocks.1.attention.query.lora_a.weight";
-    let ours = reader
-        .read_f64(ours, &[16, 3], &IndexBox::full(&[16, 3]))
-        .unwrap();
-    for (place, number) in turned.iter().enumerate() {
-        assert_eq!(*number, ours[place % 16 * 3 + place / 16]);
-    }
-    let settings = std::fs::read(out.join("adapter_config.json")).unwrap();
-    let settings: serde_json::Value = serde_json::from_slice(&settings).unwrap();
-    assert_eq!(
-        (&settings["r"], &settings["peft_type"]),
-        (&3.into(), &"LORA".into())
-    );
-    assert_eq!(settings["target_modules"].as_array().unwrap().len(), 4);
-}
-
-#[test]
-fn adapters_that_no_folder_can_hold_are_refused() {
-    let temporary = tempfile::tempdir().unwrap();
-    let families = families::families();
-    let out = temporary.path().join("adapter");
-    let (reader, config) =
-        adapted_checkpoint("gpt2", &["attention.query"], &temporary.path().join("run"));
-    let refusal = |config: &Config| {
-        let refused = export_adapter(&reader, config, &families, (&out, Precision::F32));
-        refused.unwrap_err().to_string()
-    };
-    let found = refusal(&config);
-    assert!(
-        found.contains("blocks.0.attention.query is a part of transformer.h.0.attn.c_attn.weight"),
-        "{found}"
-    );
-    let mut besides = config.clone();
-    besides.tuning.adapter_trained = vec!["head.weight".into()];
-    assert!(refusal(&besides).contains("head.weight is trained beside the adapters"));
-    let mut plain = config.clone();
-    plain.tuning.adapter_rank = 0;
-    assert!(refusal(&plain).contains("found a checkpoint without adapters"));
-    assert!(!out.exists());
 }
 
 #[test]

@@ -20,12 +20,27 @@ const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
 const MOST_INDEX_BYTES: u64 = 256 << 20;
 
 /// The tensors of a model in a folder: those of `model.safetensors`, or of the files that `model.safetensors.index.json`
-/// lists, as the library transformers writes them.
+/// lists, as the library transformers writes them. Perhaps with those of another file, and with products of low rank that are
+/// added to some.
 #[derive(Debug)]
 pub struct PlainFolder {
     path: PathBuf,
     files: Vec<PlainFile>,
     places: BTreeMap<String, usize>,
+    added: BTreeMap<String, LowRank>,
+}
+
+/// scale B A, which is added to a matrix: B has its rows, A its columns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LowRank {
+    /// The tensor B, rows x rank.
+    pub rows: String,
+    /// The tensor A, rank x columns.
+    pub columns: String,
+    /// The factor.
+    pub scale: f64,
+    /// Whether the matrix is stored with its rows as columns.
+    pub is_turned: bool,
 }
 
 /// The index, of which only the map is ours to read.
@@ -59,6 +74,7 @@ impl PlainFolder {
             path: path.to_owned(),
             places: file.names().into_iter().map(|name| (name, 0)).collect(),
             files: vec![file],
+            added: BTreeMap::new(),
         })
     }
 
@@ -83,6 +99,7 @@ impl PlainFolder {
             path: path.to_owned(),
             files: Vec::new(),
             places: BTreeMap::new(),
+            added: BTreeMap::new(),
         };
         for name in names {
             let file = PlainFile::open(path.join(name))?;
@@ -107,6 +124,34 @@ impl PlainFolder {
             ))),
             None => Ok(folder),
         }
+    }
+
+    /// With the tensors of a file elsewhere too.
+    ///
+    /// # Errors
+    /// [`Error::Index`] for a tensor of a name that the folder has; those of [`PlainFile::open`].
+    pub fn with_file(mut self, path: &Path) -> Result<PlainFolder> {
+        let file = PlainFile::open(path)?;
+        for tensor in file.names() {
+            if self
+                .places
+                .insert(tensor.clone(), self.files.len())
+                .is_some()
+            {
+                let reason = format!("found {tensor}, which {} has too", self.path.display());
+                let path = path.to_owned();
+                return Err(Error::Index { path, reason });
+            }
+        }
+        self.files.push(file);
+        Ok(self)
+    }
+
+    /// With a product added to a matrix whenever it is read as numbers.
+    #[must_use]
+    pub fn adding(mut self, tensor: impl Into<String>, product: LowRank) -> PlainFolder {
+        self.added.insert(tensor.into(), product);
+        self
     }
 
     /// The folder.
@@ -137,7 +182,30 @@ impl PlainFolder {
     /// # Errors
     /// As [`PlainFile::read_f64`].
     pub fn read_f64(&self, name: &str, shape: &[usize], index: &IndexBox) -> Result<Vec<f64>> {
-        self.file(name)?.read_f64(name, shape, index)
+        let mut numbers = self.file(name)?.read_f64(name, shape, index)?;
+        if let Some(product) = self.added.get(name) {
+            self.add(product, index, &mut numbers)?;
+        }
+        Ok(numbers)
+    }
+
+    // Adds the box of a product to that of a matrix.
+    fn add(&self, product: &LowRank, index: &IndexBox, out: &mut [f64]) -> Result<()> {
+        let shape_of = |name: &str| self.info(name).map(|info| info.global_shape);
+        let (of_b, of_a) = (shape_of(&product.rows)?, shape_of(&product.columns)?);
+        let b = self.read_f64(&product.rows, &of_b, &IndexBox::full(&of_b))?;
+        let a = self.read_f64(&product.columns, &of_a, &IndexBox::full(&of_a))?;
+        let (rank, width) = (of_b[1], of_a[1]);
+        for (at, out) in out.iter_mut().enumerate() {
+            let (row, column) = (at / index.shape[1], at % index.shape[1]);
+            let (mut row, mut column) = (index.start[0] + row, index.start[1] + column);
+            if product.is_turned {
+                std::mem::swap(&mut row, &mut column);
+            }
+            let terms = (0..rank).map(|k| b[row * rank + k] * a[k * width + column]);
+            *out += product.scale * terms.sum::<f64>();
+        }
+        Ok(())
     }
 
     fn file(&self, name: &str) -> Result<&PlainFile> {

@@ -9,7 +9,7 @@ mod import;
 mod view;
 
 pub use export::{Exported, ExportedFile, Source, export};
-pub use folder::{PlainFolder, WEIGHTS_STEM};
+pub use folder::{LowRank, PlainFolder, WEIGHTS_STEM};
 pub use import::{Imported, import};
 pub use view::View;
 

@@ -59,6 +59,11 @@ impl View {
         self.held.shape == self.whole
     }
 
+    /// The box of that tensor which it holds.
+    pub fn held(&self) -> &IndexBox {
+        &self.held
+    }
+
     /// Whether rows are columns.
     pub fn is_transposed(&self) -> bool {
         self.is_transposed

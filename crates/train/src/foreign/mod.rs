@@ -1,7 +1,8 @@
 //! Models of other programs: a `config.json` beside safetensors files, as the library transformers writes them.
 //!
 //! A family says how it is stored there ([`Format`]): which settings describe it, and where each parameter lies.
-//! [`ForeignModel`] opens such a folder, whose weights a trainer can load ([`Weights`](crate::trainer::Weights)).
+//! [`ForeignModel`] opens such a folder, perhaps with the adapters of another, whose weights a trainer can load
+//! ([`Weights`](crate::trainer::Weights)).
 //! [`prove`] compares the outputs of every segment with those that the family computes from the folder's own tensors, and
 //! [`import`](fn@import) and [`export`](fn@export) convert what was proved.
 
@@ -12,6 +13,7 @@ mod format;
 mod import;
 mod merged;
 mod model;
+mod peft;
 mod proof;
 mod settings;
 

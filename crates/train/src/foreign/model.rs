@@ -1,8 +1,10 @@
 //! A folder of another program, with the model that it holds.
 
-use super::{Format, Place, Settings, Spare};
+use super::{Format, Place, Settings, Spare, peft::ForeignAdapter};
 use crate::{
-    Error, Families, ModelConfig, Result, checkpoint::foreign::PlainFolder, config::Precision,
+    Config, Error, Families, ModelConfig, Result,
+    checkpoint::foreign::PlainFolder,
+    config::{Precision, TuningConfig},
     trainer::Weights,
 };
 use grid::IndexBox;
@@ -32,6 +34,10 @@ pub struct ForeignModel {
     pub(super) tensors: Arc<PlainFolder>,
     /// The model that its settings describe.
     pub model: ModelConfig,
+    /// The adapters beside it.
+    pub tuning: TuningConfig,
+    // The tensors with what adapters add to them by their definition, for the judge.
+    pub(super) judged: Arc<PlainFolder>,
     places: Arc<BTreeMap<String, Place>>,
     precision: Precision,
 }
@@ -55,7 +61,7 @@ impl ForeignModel {
         edit: impl FnOnce(ModelConfig) -> std::result::Result<ModelConfig, E>,
     ) -> std::result::Result<ForeignModel, E> {
         let (settings, format, model) = read(&path.join(CONFIG_FILE), families)?;
-        let tensors = PlainFolder::open(path).map_err(Error::from)?;
+        let tensors = Arc::new(PlainFolder::open(path).map_err(Error::from)?);
         let model = edit(model)?;
         model.check()?;
         let contains = |name: &str| tensors.contains(name);
@@ -66,14 +72,48 @@ impl ForeignModel {
         let mut opened = ForeignModel {
             format,
             settings: settings.into(),
-            tensors: tensors.into(),
+            judged: tensors.clone(),
+            tensors,
             model,
+            tuning: TuningConfig::default(),
             places: Arc::new(by_parameter.collect()),
             precision: Precision::default(),
         };
         opened.check_tensors()?;
         opened.precision = opened.stored_precision()?;
         Ok(opened)
+    }
+
+    /// With the adapters of another folder, as the library PEFT writes it.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] for settings that adapters here cannot follow, and for tensors that are missing, have another shape or
+    /// belong to no layer; [`Error::Checkpoint`] for files that cannot be read.
+    pub fn adapted(&self, path: &Path) -> Result<ForeignModel> {
+        let adapter = ForeignAdapter::open(path, self)?;
+        let joined =
+            || PlainFolder::open(self.folder()).and_then(|folder| folder.with_file(adapter.file()));
+        let mut judged = joined()?;
+        let mut places = (*self.places).clone();
+        for layer in &adapter.layers {
+            judged = judged.adding(&layer.matrix, layer.product.clone());
+            let own = layer.places().into_iter();
+            places.extend(own.map(|place| (place.parameter.clone(), place)));
+        }
+        let adapted = ForeignModel {
+            tensors: joined()?.into(),
+            judged: judged.into(),
+            tuning: adapter.tuning,
+            places: places.into(),
+            ..self.clone()
+        };
+        adapted.check_tensors()?;
+        Ok(adapted)
+    }
+
+    /// All places, by the names of their parameters.
+    pub(super) fn places(&self) -> impl Iterator<Item = &Place> {
+        self.places.values()
     }
 
     /// The folder.
@@ -136,7 +176,7 @@ impl ForeignModel {
         }
         // A parameter without a place would keep its random values.
         let builder = Builder::new(&dry_context()?);
-        self.model.build(&builder)?;
+        self.config().build(&builder)?;
         for parameter in builder.parameters() {
             let (found, needed) = (
                 self.place(parameter.name())?.view.shape(),
@@ -150,6 +190,14 @@ impl ForeignModel {
             }
         }
         Ok(())
+    }
+
+    // The model with its adapters.
+    pub(super) fn config(&self) -> Config {
+        Config {
+            tuning: self.tuning.clone(),
+            ..Config::new(self.model.clone())
+        }
     }
 
     fn are_equal(&self, one: &str, other: &str) -> Result<bool> {

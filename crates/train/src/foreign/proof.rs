@@ -31,7 +31,7 @@ pub struct Proof {
 }
 
 /// Compares the output of every segment of a model with the one that its format computes from the folder's own tensors, for
-/// one short sequence. `weights` are the model's: those of the folder itself before an import, those of a checkpoint after an
+/// one short sequence; those of a model with adapters too, whose products are added to the folder's matrices. `weights` are the model's: those of the folder itself before an import, those of a checkpoint after an
 /// export. On one rank.
 ///
 /// # Cost
@@ -46,10 +46,14 @@ pub fn prove(
     foreign: &ForeignModel,
 ) -> Result<Proof> {
     let tokens = foreign.format.tokens(model);
-    let (found, kinds) = outputs((world, device), model, weights, &tokens)?;
+    let config = Config {
+        model: model.clone(),
+        ..foreign.config()
+    };
+    let (found, kinds) = outputs((world, device), config, weights, &tokens)?;
     let needed = foreign
         .format
-        .outputs(&foreign.settings, &foreign.tensors, &tokens)?;
+        .outputs(&foreign.settings, &foreign.judged, &tokens)?;
     let mut difference: f64 = 0.0;
     for (segment, (found, needed)) in found.iter().zip(&needed).enumerate() {
         let share = largest_difference(found, needed, tokens.len());
@@ -61,7 +65,7 @@ pub fn prove(
                 kind: kinds[segment].clone(),
                 found: share.unwrap_or(f64::INFINITY),
                 needed: NEEDED,
-                tensors: tensors_of(model, segment, foreign)?,
+                tensors: tensors_of(segment, foreign)?,
             });
         }
         difference = difference.max(share.unwrap_or_default());
@@ -103,9 +107,9 @@ fn largest_difference(found: &[f64], needed: &[f64], rows: usize) -> Option<f64>
 }
 
 // The other program's tensors that the parameters of a segment read.
-fn tensors_of(model: &ModelConfig, segment: usize, foreign: &ForeignModel) -> Result<Vec<String>> {
+fn tensors_of(segment: usize, foreign: &ForeignModel) -> Result<Vec<String>> {
     let builder = nn::Builder::new(&parallel::work::dry_context()?);
-    model.build(&builder)?;
+    foreign.config().build(&builder)?;
     let parameters = builder.parameters().into_iter();
     let own = parameters.filter(|parameter| parameter.segments().contains(&segment));
     let names = own.map(|parameter| {
@@ -119,11 +123,10 @@ fn tensors_of(model: &ModelConfig, segment: usize, foreign: &ForeignModel) -> Re
 // The output of every segment for one sequence, and the segments' kinds.
 fn outputs(
     (world, device): (&World, &Device),
-    model: &ModelConfig,
+    mut config: Config,
     weights: &dyn Weights,
     tokens: &[u32],
 ) -> Result<(Vec<Vec<f64>>, Vec<String>)> {
-    let mut config = Config::new(model.clone());
     config.training.precision = Precision::F64;
     let context = Context::new(
         world.clone(),

@@ -4,7 +4,7 @@ use super::converted::{Converted, alone, sizes};
 use crate::{
     Registry,
     failure::{Failure, Outcome},
-    initial, sets,
+    initial, output, sets,
 };
 use clap::Args;
 use std::path::PathBuf;
@@ -22,6 +22,10 @@ pub(crate) struct Import {
     /// Run directory for the checkpoint; it holds none yet
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// A folder with adapter_config.json and adapter_model.safetensors, as the library PEFT writes it: the checkpoint holds its
+    /// adapters beside the model
+    #[arg(long, value_name = "DIR")]
+    adapter: Option<PathBuf>,
     /// Any key of the configuration that the folder leaves open, as in model.context=2048 or model.pad_vocabulary_to=64; may
     /// be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -53,8 +57,13 @@ impl Import {
         let foreign = ForeignModel::open(&self.dir, families, |model| {
             Ok::<_, Failure>(applied(model)?.model)
         })?;
+        let foreign = match &self.adapter {
+            Some(adapter) => foreign.adapted(adapter)?,
+            None => foreign,
+        };
         let mut config = Config::new(foreign.model.clone());
         config.training.precision = foreign.precision();
+        config.tuning = foreign.tuning.clone();
         let mut config = sets::applied(config, &self.settings, families)?;
         let tokenizer = initial::tokenizer(&foreign, &mut config)?;
         config.check()?;
@@ -67,6 +76,13 @@ impl Import {
                 })?)
             }
         };
+        if config.tuning.adapter_rank > 0 {
+            let keys = toml::to_string(&config.tuning).map_err(Failure::run)?;
+            output::note(&format!(
+                "adapters, which `train --init-from` trains further with this in its configuration:\n[tuning]\n{}",
+                keys.trim_end()
+            ));
+        }
         let path = import(&foreign, &config, &tokenizer, &checkpoints)?;
         let (bytes, parameters) = sizes(&Reader::open(&path).map_err(train::Error::from)?)?;
         let converted = Converted {
