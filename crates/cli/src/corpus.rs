@@ -79,6 +79,10 @@ pub(crate) fn source(config: &mut Config, resumed: bool, here: &Path) -> Outcome
         entry.path = std::path::absolute(&entry.path)
             .map_err(|error| Failure::usage(format!("data.mixture: {error}")))?;
     }
+    for entry in &mut data.evaluations {
+        entry.path = std::path::absolute(&entry.path)
+            .map_err(|error| Failure::usage(format!("data.evaluations: {error}")))?;
+    }
     if !data.mixture.is_empty() {
         let entries = config.data.mixture.iter();
         let sources = entries.map(|entry| Ok((detected(&entry.path, config)?, entry.weight)));
@@ -133,7 +137,11 @@ pub(crate) fn open(config: &mut Config, origin: &Origin) -> Outcome<Opened> {
         global_batch: config.training.batch,
         validation_batches: config.training.validation_batches,
     };
+    let evaluations = config.data.evaluations.iter();
+    let evaluations =
+        evaluations.map(|entry| Ok((entry.name.clone(), detected(&entry.path, config)?)));
     let options = ReadOptions {
+        evaluations: evaluations.collect::<Outcome<_>>()?,
         tokenizer: config.data.tokenizer.clone(),
         chat_template: config.data.chat_template.clone(),
         loss_on: config.data.loss_on,

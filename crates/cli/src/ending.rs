@@ -1,7 +1,7 @@
 //! The report at the end of a run.
 
 use crate::{
-    numbers::{duration, grouped},
+    numbers::{counted, duration, grouped},
     run_dir,
 };
 use hal::error::Bytes;
@@ -12,7 +12,11 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use train::{Summary, checkpoint::replace_file, run::AxisTraffic};
+use train::{
+    Summary,
+    checkpoint::replace_file,
+    run::{AxisTraffic, BestValidation},
+};
 
 /// The file of a run's folder that holds how it ended.
 const FILE: &str = "ending.json";
@@ -33,6 +37,8 @@ pub(crate) struct Ending {
     pub(crate) seconds: f64,
     /// Whether the run was asked to end early.
     pub(crate) stopped: bool,
+    /// The lowest validation loss, if the run ended because no lower one followed.
+    pub(crate) out_of_patience: Option<BestValidation>,
     /// The last checkpoint.
     pub(crate) checkpoint: Option<PathBuf>,
     /// The most bytes that tensors held at one time on one rank's device.
@@ -51,13 +57,15 @@ pub(crate) struct Ending {
 
 impl Ending {
     /// Built from what rank 0 knows.
-    pub(crate) fn new(run: PathBuf, summary: Summary, sample: Option<String>) -> Ending {
+    pub(crate) fn new(run: PathBuf, summary: Summary) -> Ending {
         let Summary {
             steps,
             loss,
             validation_loss,
             seconds,
             stopped,
+            out_of_patience,
+            sample,
             checkpoint,
             peak,
             traffic,
@@ -71,6 +79,7 @@ impl Ending {
             validation_loss,
             seconds,
             stopped,
+            out_of_patience,
             checkpoint,
             peak_bytes,
             peak_rank,
@@ -137,6 +146,9 @@ impl Ending {
             self.loss,
             self.memory()
         );
+        if let Some(best) = &self.out_of_patience {
+            text += &format!("\nended early: {}", best_validation(best));
+        }
         if let Some(sample) = &self.sample {
             text += &format!(
                 "\nthe model writes:\n{}",
@@ -155,8 +167,18 @@ impl Ending {
     }
 }
 
-// Indented behind a bar, so that the text cannot be mistaken for the program's own words.
-fn indented(text: &str) -> String {
+/// What a run that ends early has found.
+pub(crate) fn best_validation(best: &BestValidation) -> String {
+    let validations = counted(best.since as usize, "validation");
+    format!(
+        "{validations} found no lower loss than {:.4}, that of step {}",
+        best.loss,
+        grouped(best.step)
+    )
+}
+
+/// Indented behind a bar, so that the text cannot be mistaken for the program's own words.
+pub(crate) fn indented(text: &str) -> String {
     let lines = text.split('\n').map(|line| format!("  | {line}"));
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -174,6 +196,8 @@ mod tests {
             validation_loss: None,
             seconds: 61.0,
             stopped: true,
+            out_of_patience: None,
+            sample: None,
             checkpoint: None,
             peak: PeakMemory {
                 rank: 3,
@@ -183,7 +207,7 @@ mod tests {
             },
             traffic: Vec::new(),
         };
-        let text = Ending::new("runs/a".into(), summary.clone(), None).text();
+        let text = Ending::new("runs/a".into(), summary.clone()).text();
         assert!(
             text.starts_with("stopped after step 1,200: loss 2.0000, 1 min 01 s\n"),
             "{text}"
@@ -201,11 +225,25 @@ mod tests {
         let done = Summary {
             stopped: false,
             validation_loss: Some(2.125),
-            ..summary
+            sample: Some("\nfn main\n".into()),
+            ..summary.clone()
         };
-        let text = Ending::new("runs/a".into(), done, Some("\nfn main\n".into())).text();
+        let text = Ending::new("runs/a".into(), done).text();
         let first = "done: step 1,200: loss 2.0000, validation loss 2.1250, 1 min 01 s\n";
         assert!(text.starts_with(first), "{text}");
         assert!(text.contains("the model writes:\n  | fn main\n"), "{text}");
+        let early = Summary {
+            stopped: false,
+            out_of_patience: Some(BestValidation {
+                loss: 1.5,
+                step: 1000,
+                since: 2,
+            }),
+            ..summary
+        };
+        let text = Ending::new("runs/a".into(), early).text();
+        let why =
+            "\nended early: 2 validations found no lower loss than 1.5000, that of step 1,000\n";
+        assert!(text.contains(why) && !text.contains("resume"), "{text}");
     }
 }

@@ -1,6 +1,7 @@
 //! What a person sees while a run is in progress: a bar on a terminal, otherwise an occasional line.
 
 use crate::{
+    ending::indented,
     numbers::{duration, figures, flop_rate, grouped},
     output,
     report::Facts,
@@ -16,7 +17,7 @@ use train::{
     Observer,
     digest::StepDigest,
     metrics::{Record, Throughput},
-    run::{SlowRank, SpeedRecord, Started},
+    run::{SampleRecord, SlowRank, SpeedRecord, Started},
     trainer::CheckpointDone,
 };
 
@@ -141,6 +142,14 @@ impl Observer for Progress {
                 phase.name
             ));
         }
+    }
+
+    fn sample(&self, sample: &SampleRecord) {
+        self.say(&format!(
+            "after step {} the model writes:\n{}",
+            grouped(sample.step),
+            indented(sample.text.trim_matches('\n'))
+        ));
     }
 
     fn straggler(&self, slow: &SlowRank, record: &SpeedRecord) {

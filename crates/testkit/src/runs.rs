@@ -5,7 +5,7 @@ use grid::Degrees;
 use std::{ops::Range, path::Path, sync::Arc};
 use train::{
     Config,
-    batches::{Batches, Rows},
+    batches::{Batches, Rows, ValidationSet},
     config::Precision,
     data::{Dataset, Settings, Source, TokenizerChoice},
     run::Run,
@@ -49,6 +49,10 @@ where
 
     fn num_validation_batches(&self) -> usize {
         self.inner.num_validation_batches()
+    }
+
+    fn validation_sets(&self) -> Vec<ValidationSet> {
+        self.inner.validation_sets()
     }
 
     fn fingerprint(&self) -> Option<String> {

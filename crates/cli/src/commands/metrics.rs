@@ -6,7 +6,7 @@ use crate::{
     past_run::PastRun,
 };
 use clap::Args;
-use std::{fmt::Write, path::PathBuf};
+use std::{collections::BTreeSet, fmt::Write, path::PathBuf};
 use train::metrics::{EventWriter, Record};
 
 /// Arguments of `fascicle metrics`.
@@ -20,7 +20,7 @@ pub(crate) struct Metrics {
     tensorboard: Option<PathBuf>,
 }
 
-/// The columns of a table, in their order.
+/// The columns of a table, in their order; behind them one for each set that a run has validated on.
 const COLUMNS: &str = "run,step,loss,val_loss,grad_norm,lr,tokens,tokens_per_s,step_s,time,loss_scale,\
                        flop_per_s,mfu,memory_bytes,peak_memory_bytes";
 
@@ -51,11 +51,22 @@ impl Metrics {
 }
 
 fn table(runs: &[PastRun]) -> String {
+    let records = runs.iter().flat_map(|run| &run.records);
+    let sets: BTreeSet<&String> = records
+        .flat_map(|record| record.val_losses.keys())
+        .collect();
     let mut table = COLUMNS.to_owned();
+    for set in &sets {
+        table += &format!(",{}", quoted(&format!("val_loss {set}")));
+    }
     for run in runs {
         let name = quoted(&run.name);
         for record in &run.records {
             let _ = write!(table, "\n{name},{}", line(record));
+            for set in &sets {
+                let loss = record.val_losses.get(*set).map(f64::to_string);
+                let _ = write!(table, ",{}", loss.unwrap_or_default());
+            }
         }
     }
     table

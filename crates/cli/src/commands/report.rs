@@ -12,7 +12,7 @@ use crate::{
 };
 use clap::Args;
 use html::{escaped, table};
-use std::{fmt::Write, path::PathBuf};
+use std::{collections::BTreeSet, fmt::Write, path::PathBuf};
 use train::{
     checkpoint::replace_file,
     metrics::{self, Line, Record, chart},
@@ -91,6 +91,8 @@ fn page(runs: &[PastRun]) -> Outcome<String> {
     let comparison = Comparison::of(runs);
     table(&mut page, &comparison.rows());
     section(&mut page, "Loss", "nats per token", &losses(runs))?;
+    let sets = validations(runs);
+    section(&mut page, "Validation by set", "nats per token", &sets)?;
     for (title, unit, of) in QUANTITIES {
         let lines = runs.iter().enumerate().map(|(index, run)| Line {
             name: run.name.clone(),
@@ -153,6 +155,30 @@ fn losses(runs: &[PastRun]) -> Vec<Line> {
         ]
     };
     runs.iter().enumerate().flat_map(lines).collect()
+}
+
+// Each set of the validations, where they have several.
+fn validations(runs: &[PastRun]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for run in runs {
+        let sets = run
+            .records
+            .iter()
+            .flat_map(|record| record.val_losses.keys());
+        for set in sets.collect::<BTreeSet<_>>() {
+            let name = match runs {
+                [_] => set.clone(),
+                _ => format!("{}, {set}", run.name),
+            };
+            lines.push(Line {
+                name,
+                points: points(run, |record| record.val_losses.get(set).copied()),
+                colour: lines.len(),
+                is_marked: true,
+            });
+        }
+    }
+    lines
 }
 
 fn section(page: &mut String, title: &str, unit: &str, lines: &[Line]) -> Outcome {
@@ -227,7 +253,6 @@ mod tests {
         let mut ending = Ending {
             peak_bytes: 4 << 20,
             peak_rank: 3,
-            sample: Some("\nif a < b".into()),
             ..Ending::default()
         };
         ending.peak_by_kind.insert("weights".into(), 1 << 20);
@@ -241,15 +266,20 @@ mod tests {
             ring_bytes: 6 << 20,
         });
         ending.write(dir.path()).unwrap();
+        let lines =
+            (1..=30).map(|step| format!("{{\"step\":{step},\"text\":\"\\nif {step} < b\"}}\n"));
+        std::fs::write(dir.path().join("samples.jsonl"), lines.collect::<String>()).unwrap();
         let page = page(&[PastRun::read(dir.path()).unwrap()]).unwrap();
         for part in [
             "4.0 MiB, on rank 3</p>",
             "activations 3.0 MiB, 75 %",
             "<td>x=2</td><td>all_reduce</td><td>1,200</td><td>6.0 MiB</td>",
-            "<pre>if a &lt; b</pre>",
+            "after step 3</p>\n<pre>if 3 &lt; b</pre>",
+            "after step 30</p>\n<pre>if 30 &lt; b</pre>",
         ] {
             assert!(page.contains(part), "{part} not in {page}");
         }
+        assert_eq!(page.matches("<pre>").count(), 10, "evenly, at most 12");
         for reference in ["src=", "href=", "url(", "@import"] {
             assert!(!page.contains(reference), "a page needs no network");
         }

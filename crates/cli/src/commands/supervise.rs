@@ -106,7 +106,7 @@ fn trained(registry: &Registry, line: &Line) -> Outcome<(Size, Run)> {
     })?;
     let run = Run {
         dir: Path::to_owned(run),
-        steps: train.steps(&registry.families)?,
+        training: train.training(&registry.families)?,
     };
     if let Some(ranks) = train.stated_ranks().filter(|_| !line.states_ranks()) {
         return Ok((Size::Fixed(ranks), run));

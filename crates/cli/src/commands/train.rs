@@ -4,7 +4,7 @@ use crate::{
     Registry,
     corpus::Opened,
     device,
-    ending::Ending,
+    ending::{Ending, best_validation},
     explain::{Explanation, Seen},
     failure::{Failure, Outcome},
     initial::{self, Initial},
@@ -28,17 +28,13 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tensor::Device;
 use train::{
-    Config, Families, Summary,
+    Config, Families,
     checkpoint::{Error, Reader},
-    data::Tokenizer,
-    generate::{Generator, GeneratorOptions, Request, configured, load, text},
-    run::{Resume, Run, has_local_checkpoints, recording, settle_bits},
+    config::TrainingConfig,
+    generate::configured,
+    run::{BestValidation, Resume, Run, has_local_checkpoints, recording, settle_bits},
 };
-
-/// Approximate number of characters that a trained model writes at the end.
-const SAMPLE_CHARACTERS: usize = 200;
 
 /// Arguments of `fascicle train`.
 #[derive(Args, Debug)]
@@ -159,9 +155,9 @@ impl Train {
         Ok(self.stated(families)?.demands())
     }
 
-    /// The number of steps after which the command's run is complete.
-    pub(super) fn steps(&self, families: &Families) -> Outcome<u64> {
-        Ok(self.stated(families)?.training.steps)
+    /// What says when the command's run is complete.
+    pub(super) fn training(&self, families: &Families) -> Outcome<TrainingConfig> {
+        Ok(self.stated(families)?.training)
     }
 
     // The configuration with the flags, before the data and the machine settle the rest.
@@ -259,8 +255,10 @@ impl Train {
         from: Option<Reader>,
     ) -> Outcome {
         let first_step = from.as_ref().map_or(0, Reader::step);
-        if from.is_some() && first_step >= config.training.steps {
-            return self.nothing_to_do(first_step, config.training.steps);
+        if let Some(reader) = &from
+            && BestValidation::is_last(reader, &config.training)?
+        {
+            return self.nothing_to_do(reader, &config.training);
         }
         let dir = launcher::once(|| match (&self.resume, &self.out) {
             (Some(dir), _) | (None, Some(dir)) => Ok(dir.clone()),
@@ -313,18 +311,24 @@ impl Train {
     }
 
     // A run that is queued again after its last step has succeeded; a user who asks for more steps has not said how many.
-    fn nothing_to_do(&self, done: u64, steps: u64) -> Outcome {
+    fn nothing_to_do(&self, reader: &Reader, training: &TrainingConfig) -> Outcome {
+        let (done, steps) = (reader.step(), training.steps);
+        let best = BestValidation::of(reader)?.filter(|_| done < steps);
+        let done = match best {
+            Some(best) => format!("{}, and the run has ended", best_validation(&best)),
+            None => format!("{} of {} steps are done", grouped(done), grouped(steps)),
+        };
         let Some(dir) = &self.resume else {
             let dir = self.out.as_deref().unwrap_or(Path::new("")).display();
-            output::note(&format!(
-                "{} of {} steps are done",
-                grouped(done),
-                grouped(steps)
-            ));
+            output::note(&done);
             return output::result(&dir.to_string());
         };
+        let needs = match best {
+            Some(best) => format!("--set training.patience=N above {}", best.since),
+            None => format!("--steps above {}", grouped(reader.step())),
+        };
         Err(Failure::Usage(format!(
-            "--resume {}: {done} of {steps} steps are done, needs --steps above {done}",
+            "--resume {}: {done}, needs {needs}",
             dir.display()
         )))
     }
@@ -349,8 +353,7 @@ impl Train {
                 stop.ask();
                 progress.leave();
             }
-            let sample = sample(&world, &device, &run, &summary)?;
-            let ending = Ending::new(run.dir.clone(), summary, sample);
+            let ending = Ending::new(run.dir.clone(), summary);
             if world.rank() == 0
                 && let Err(error) = ending.write(&run.dir)
             {
@@ -407,56 +410,6 @@ fn warn_of_nodes(world: &World, config: &Config) -> train::Result<()> {
     Ok(())
 }
 
-// Text that the model writes after its training, on the ranks that trained it; nothing if the run was
-// stopped.
-fn sample(
-    world: &World,
-    device: &Device,
-    run: &Run,
-    summary: &Summary,
-) -> train::Result<Option<String>> {
-    let finished = summary.checkpoint.as_ref().filter(|_| !summary.stopped);
-    let (Some(path), Some(tokenizer)) = (finished, &run.tokenizer) else {
-        return Ok(None);
-    };
-    world.beat("sample");
-    let reader = Reader::open(path)?;
-    let pipeline = load(world, device, &run.config, &reader)?;
-    let options = GeneratorOptions::default();
-    let mut generator = Generator::new(&pipeline, text(&run.config)?, tokenizer, options)?;
-    let mut sample = prompt(tokenizer);
-    generator.add(Request {
-        prompt: tokenizer.encode(&sample)?,
-        tokens: sample_tokens(tokenizer),
-        end: tokenizer.document_end(),
-        ..Request::default()
-    })?;
-    generator.run(|token| {
-        sample += &token.text;
-        Ok(())
-    })?;
-    Ok(Some(sample))
-}
-
-/// A prompt that the tokenizer can encode: a newline if it has one.
-pub(super) fn prompt(tokenizer: &Tokenizer) -> String {
-    let is_known = |text: &&str| {
-        tokenizer
-            .encode(text)
-            .is_ok_and(|tokens| !tokens.is_empty())
-    };
-    let known = ["\n", " ", "0"].into_iter().find(is_known);
-    known.map_or_else(|| tokenizer.decode(&[0]), str::to_owned)
-}
-
-// A token of a learnt vocabulary is about four characters.
-fn sample_tokens(tokenizer: &Tokenizer) -> usize {
-    match tokenizer.name() {
-        "bytes" | "characters" => SAMPLE_CHARACTERS,
-        _ => SAMPLE_CHARACTERS / 4,
-    }
-}
-
 // Adds the command that resumes a failed run, if the run or its nodes have a checkpoint.
 fn with_way_on(failure: Failure, dir: &Path) -> Failure {
     let Failure::Run(text) = failure else {
@@ -483,23 +436,4 @@ fn columns() -> usize {
         .read()
         .and_then(|columns| columns.parse().ok())
         .unwrap_or(120)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_tokenizer_knows_its_prompt() {
-        assert_eq!(prompt(&Tokenizer::bytes()), "\n");
-        assert_eq!(prompt(&Tokenizer::ids(9)), "0");
-        assert_eq!(prompt(&Tokenizer::characters(&["ba".into()])), "a");
-        assert_eq!(
-            (
-                sample_tokens(&Tokenizer::bytes()),
-                sample_tokens(&Tokenizer::ids(9))
-            ),
-            (200, 50)
-        );
-    }
 }

@@ -21,7 +21,7 @@ use std::{
     thread,
     time::{Duration, Instant, SystemTime},
 };
-use train::{Stop, checkpoint::Reader};
+use train::{Stop, checkpoint::Reader, config::TrainingConfig, run::BestValidation};
 
 /// The numbers of ranks with which the command can be started.
 pub(crate) enum Size {
@@ -70,8 +70,8 @@ pub(crate) struct Supervisor {
 pub(crate) struct Run {
     /// Its folder.
     pub(crate) dir: PathBuf,
-    /// Its number of steps.
-    pub(crate) steps: u64,
+    /// What says when it is complete.
+    pub(crate) training: TrainingConfig,
 }
 
 /// How a start ended.
@@ -136,7 +136,7 @@ impl Supervisor {
                 host,
             });
             let gained = match step {
-                Some(step) if step >= self.run.steps => Gained::All,
+                Some(_) if self.is_complete() => Gained::All,
                 _ if step > before => Gained::Checkpoint,
                 _ => Gained::Nothing,
             };
@@ -277,6 +277,13 @@ impl Supervisor {
     // The step of the newest checkpoint.
     fn step(&self) -> Option<u64> {
         Reader::open(&self.run.dir).ok().map(|reader| reader.step())
+    }
+
+    // Whether the newest checkpoint is the run's last.
+    fn is_complete(&self) -> bool {
+        let is_last = |reader: Reader| BestValidation::is_last(&reader, &self.run.training).ok();
+        let newest = Reader::open(&self.run.dir).ok();
+        newest.and_then(is_last).unwrap_or(false)
     }
 }
 

@@ -5,10 +5,12 @@
 //! [`RowValue`]; [`RowCut`] says which rows a rank holds, and [`Trainer::batch_of`](crate::Trainer::batch_of) uploads them.
 
 mod rows;
+mod validation;
 mod value;
 
 pub use parallel::RowCut;
 pub use rows::{Rows, Values};
+pub use validation::{Validation, ValidationSet};
 pub use value::RowValue;
 
 use crate::{Error, Result};
@@ -38,6 +40,18 @@ pub trait Batches: Send + Sync {
     /// Number of batches per validation.
     fn num_validation_batches(&self) -> usize {
         0
+    }
+
+    /// The sets of which a validation consists, each with batches of its own: all batches are one, unless they have several
+    /// sources.
+    fn validation_sets(&self) -> Vec<ValidationSet> {
+        let batches = 0..self.num_validation_batches();
+        let set = || ValidationSet {
+            name: "validation".into(),
+            batches: batches.clone(),
+            weight: 1.0,
+        };
+        (!batches.is_empty()).then(set).into_iter().collect()
     }
 
     /// A text that differs for other data, however it is named or stored; a run is resumed with the data of its checkpoint

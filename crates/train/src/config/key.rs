@@ -5,7 +5,10 @@
 
 use super::{BitsChoice, OrderChoice, OverlapNames};
 use crate::{
-    config::{ActivationPlaces, MemoryMode, MixtureEntry, OptimiserKind, PlaceKind, Precision},
+    config::{
+        ActivationPlaces, EvaluationEntry, MemoryMode, MixtureEntry, OptimiserKind, PlaceKind,
+        Precision,
+    },
     data::{LossOn, OrderMode, TokenType, TokenizerChoice},
     optimiser::RateSchedule,
 };
@@ -83,6 +86,7 @@ values! {
     PathBuf => "path",
     Vec<String> => "list of texts",
     Vec<MixtureEntry> => "list of `{ path = PATH, weight = NUMBER }`",
+    Vec<EvaluationEntry> => "list of `{ name = NAME, path = PATH }`",
     Vec<usize> => "list of whole numbers",
     Degrees => "axes and degrees, as in `\"x=2,z=4\"`",
     OrderChoice => "`auto`, or all six axes as in `x,y,z,context,pipeline,data`",

@@ -26,7 +26,8 @@ pub use parallel::memory::PlaceKind;
 pub(crate) use parse::refusal;
 pub use placement::{ActivationPlaces, PlacementConfig, SegmentPlaces};
 pub use sections::{
-    DataConfig, MemoryMode, MixtureEntry, OptimiserKind, ParallelConfig, Precision, TrainingConfig,
+    DataConfig, EvaluationEntry, MemoryMode, MixtureEntry, OptimiserKind, ParallelConfig,
+    Precision, TrainingConfig,
 };
 pub use tuning::TuningConfig;
 

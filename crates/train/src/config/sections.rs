@@ -6,6 +6,7 @@ use super::{
 use crate::{
     Error, Result,
     data::{self, LossOn, Mixture, OrderMode, TokenType, TokenizerChoice},
+    generate::MOST_TOKENS,
     optimiser::{Adafactor, AdamW, AdamW8bit, Lion, Muon, Optimiser, Rate, RateSchedule, Sgd},
 };
 use grid::Degrees;
@@ -33,6 +34,9 @@ crate::section! {
         pub mixture: Vec<MixtureEntry>,
         /// The data to validate on, of the same kind; absent: the end of the other.
         pub validation_path: Option<PathBuf>,
+        /// More data of the same kind, each with a name, on which each validation states a loss of its own. It counts neither in
+        /// the validation loss nor in what follows from that.
+        pub evaluations: Vec<EvaluationEntry>,
         /// Extensions of the files that are read in a folder.
         pub extensions: Vec<String>,
         /// How text becomes tokens. A folder of tokens brings its own, for which the default stands.
@@ -58,6 +62,7 @@ impl Default for DataConfig {
             path: None,
             mixture: Vec::new(),
             validation_path: None,
+            evaluations: Vec::new(),
             extensions: vec!["rs".into(), "txt".into(), "md".into()],
             tokenizer: TokenizerChoice::Bytes,
             token_type: None,
@@ -79,13 +84,31 @@ pub struct MixtureEntry {
     pub weight: f64,
 }
 
+/// Data that is only watched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvaluationEntry {
+    /// Its name in the records.
+    pub name: String,
+    /// As [`DataConfig::validation_path`].
+    pub path: PathBuf,
+}
+
 impl DataConfig {
     /// What is wrong with the paths and weights.
     ///
     /// # Errors
-    /// [`Error::Setting`] for an empty path, for a path beside a mixture, and for weights that a mixture cannot have.
+    /// [`Error::Setting`] for an empty path or name, for a path beside a mixture, and for weights that a mixture cannot have.
     pub fn check(&self) -> Result<()> {
         check_path("data.path", self.path.as_deref())?;
+        check_path("data.validation_path", self.validation_path.as_deref())?;
+        for entry in &self.evaluations {
+            check_path("data.evaluations", Some(&entry.path))?;
+            if entry.name.trim().is_empty() {
+                let found = format!("an empty name for {}", entry.path.display());
+                return Err(Error::setting("data.evaluations", found, "a name"));
+            }
+        }
         if self.mixture.is_empty() {
             return Ok(());
         }
@@ -213,6 +236,17 @@ crate::section! {
         pub validate_every: u64,
         /// Number of batches in a validation.
         pub validation_batches: usize,
+        /// Number of validations in a row that may pass without a lower loss; then the run ends, before its last step. 0 means
+        /// that it never does.
+        pub patience: u64,
+        /// A validation loss counts as lower if it is by more than this, in nats.
+        pub min_delta: f64,
+        /// Steps from one text that the model writes to the next, in samples.jsonl; 0 means only at the end.
+        pub sample_every: u64,
+        /// What it continues; empty: a line end.
+        pub sample_prompt: String,
+        /// The most tokens that it adds; 0 means no text, at the end either.
+        pub sample_tokens: usize,
         /// Steps from one checkpoint to the next; 0 means only at the end.
         pub checkpoint_every: u64,
         /// Whether checkpoints are written while the next steps run: a step then waits only for a copy of weights and state to
@@ -283,6 +317,11 @@ impl Default for TrainingConfig {
             clip_norm: 1.0,
             validate_every: 100,
             validation_batches: 8,
+            patience: 0,
+            min_delta: 0.0,
+            sample_every: 0,
+            sample_prompt: String::new(),
+            sample_tokens: 200,
             checkpoint_every: 200,
             checkpoint_async: true,
             local_checkpoint_every: 0,
@@ -314,6 +353,15 @@ impl TrainingConfig {
     /// norm or lowest rate, or share outside [0, 1), and for local checkpoints without a folder that means the same on every node.
     pub fn check(&self) -> Result<()> {
         self.check_local_checkpoints()?;
+        if self.patience > 0 && (self.validate_every == 0 || self.validation_batches == 0) {
+            let (every, batches) = (self.validate_every, self.validation_batches);
+            let found = format!(
+                "{}, with training.validate_every = {every} and validation_batches = {batches}",
+                self.patience
+            );
+            let needed = "validations during the run, or 0";
+            return Err(Error::setting("training.patience", found, needed));
+        }
         check_counts(
             "training",
             &[
@@ -321,6 +369,7 @@ impl TrainingConfig {
                 ("batch", self.batch, 1..=MOST_ROWS),
                 ("micro_batches", self.micro_batches, 1..=MOST_ROWS),
                 ("validation_batches", self.validation_batches, 0..=MOST_ROWS),
+                ("sample_tokens", self.sample_tokens, 0..=MOST_TOKENS),
             ],
         )?;
         check_numbers(
@@ -334,6 +383,7 @@ impl TrainingConfig {
                 ("lowest_rate", self.lowest_rate, Numbers::NotNegative),
                 ("weight_decay", self.weight_decay, Numbers::NotNegative),
                 ("clip_norm", self.clip_norm, Numbers::NotNegative),
+                ("min_delta", self.min_delta, Numbers::NotNegative),
                 ("straggler_below", self.straggler_below, Numbers::Share),
                 ("beta1", self.beta1, Numbers::Share),
                 ("beta2", self.beta2, Numbers::Share),

@@ -13,9 +13,8 @@ impl Batches for Dataset {
     }
 
     fn validation(&self, index: usize, rows: Range<usize>) -> Result<Rows> {
-        Ok(self
-            .validation_batch(index, rows)?
-            .into_rows(self.order().context))
+        let batch = self.validation_batch(index, rows)?;
+        Ok(batch.into_rows(self.order().context))
     }
 
     fn num_validation_batches(&self) -> usize {

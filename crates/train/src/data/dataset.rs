@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{
-    Corpus, Error, Order, OrderMode, Result, Source, Tokenizer, TokenizerChoice, validation_start,
+    Corpus, Error, Order, OrderMode, Result, Source, Tokenizer, TokenizerChoice, held::Held,
 };
 
 /// How a corpus is cut, and the order in which it is read.
@@ -55,9 +55,8 @@ pub struct Batch {
 #[derive(Debug, Clone)]
 pub struct Dataset {
     training: Part,
-    validation: Part,
+    validation: Held,
     order: Order,
-    validation_batches: usize,
 }
 
 /// A run of the tokens of a corpus, for training or for validation.
@@ -109,13 +108,10 @@ impl Dataset {
             order: mode,
             seed,
             global_batch,
-            validation_batches,
             ..
         } = settings;
-        at_least_one("context", context)?;
-        at_least_one("global batch", global_batch)?;
-        at_least_one("validation batches", validation_batches)?;
-        check_lengths(&training, &validation, context)?;
+        let validation = Held::new(validation, settings.validation_batches, settings)?;
+        check_lengths(&training, validation.part(), context)?;
         let order = Order {
             mode,
             seed,
@@ -127,7 +123,6 @@ impl Dataset {
             training,
             validation,
             order,
-            validation_batches,
         })
     }
 
@@ -152,22 +147,7 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::batch`].
     pub fn validation_batch(&self, batch_index: usize, range: Range<usize>) -> Result<Batch> {
-        self.order.check_range("validation_batch", &range)?;
-        let Order {
-            context,
-            global_batch,
-            ..
-        } = self.order;
-        let (total, length) = (
-            self.validation_batches.saturating_mul(global_batch),
-            self.validation.range.len(),
-        );
-        let first = (batch_index % self.validation_batches).saturating_mul(global_batch);
-        self.validation.batch(
-            context,
-            range
-                .map(|index| validation_start(first.saturating_add(index), total, context, length)),
-        )
+        self.validation.batch(batch_index, range)
     }
 
     /// Tokens of the training part.
@@ -177,19 +157,20 @@ impl Dataset {
 
     /// Tokens of the validation part.
     pub fn num_validation_tokens(&self) -> usize {
-        self.validation.range.len()
+        self.validation.part().len()
     }
 
     /// Batches per validation.
     pub fn validation_batches(&self) -> usize {
-        self.validation_batches
+        self.validation.num_batches()
     }
 
     /// The number of tokens of each part and the checksum of their ids.
     ///
     /// Of a file of more than 2^27 tokens the checksum covers its number of tokens and 2^8 stretches of 2^16, evenly spread.
     pub fn fingerprint(&self) -> String {
-        let [training, validation] = [&self.training, &self.validation].map(Part::fingerprint);
+        let [training, validation] =
+            [&self.training, self.validation.part()].map(Part::fingerprint);
         format!("{training}, {validation}")
     }
 
@@ -244,8 +225,8 @@ impl Part {
         format!("{tokens} tokens of {checksum:08x}")
     }
 
-    /// That it holds a sequence; `training` is the part for training of the same corpus, perhaps itself.
-    pub(super) fn check_length(&self, training: &Part, context: usize) -> Result<()> {
+    /// That it holds a sequence, beside `training` tokens of the same corpus that are for training.
+    pub(super) fn check_length(&self, training: usize, context: usize) -> Result<()> {
         let needed = context.saturating_add(1);
         if self.len() >= needed {
             return Ok(());
@@ -254,14 +235,18 @@ impl Part {
         Err(Error::TooShort {
             name: self.name().to_owned(),
             found,
-            training: training.len(),
-            validation: found - training.len(),
+            training,
+            validation: found - training,
             needed,
         })
     }
 
     /// The sequences that begin at `starts`.
-    fn batch(&self, context: usize, starts: impl ExactSizeIterator<Item = usize>) -> Result<Batch> {
+    pub(super) fn batch(
+        &self,
+        context: usize,
+        starts: impl ExactSizeIterator<Item = usize>,
+    ) -> Result<Batch> {
         let mut batch = Batch::of(starts.len(), context);
         for start in starts {
             self.extend_batch(start, context, &mut batch)?;

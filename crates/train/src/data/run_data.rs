@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{
-    ChatTemplate, Content, Corpus, Dataset, LossOn, Mixture, Packed, Result, Samples, Settings,
-    Source, Tokenizer, TokenizerChoice,
+    ChatTemplate, Content, Corpus, Dataset, Evaluations, LossOn, Mixture, Packed, Result, Samples,
+    Settings, Source, Tokenizer, TokenizerChoice,
 };
 use crate::batches::Batches;
 
@@ -18,12 +18,14 @@ pub struct ReadOptions {
     pub chat_template: Option<PathBuf>,
     /// The tokens of samples that count.
     pub loss_on: LossOn,
+    /// Sources that are only validated on, each with a name.
+    pub evaluations: Vec<(String, Source)>,
 }
 
 /// The data of a run.
 #[derive(Clone)]
 pub struct RunData {
-    /// The batches: a [`Dataset`], a [`Mixture`], or [`Samples`].
+    /// The batches: a [`Dataset`], a [`Mixture`], or [`Samples`]; perhaps with [`Evaluations`].
     pub batches: Arc<dyn Batches>,
     /// How text becomes tokens.
     pub tokenizer: Tokenizer,
@@ -39,8 +41,8 @@ impl RunData {
     /// Reads a source and the one for validation; without that, the last part of the first is kept for it.
     ///
     /// # Errors
-    /// Those of [`Source::read`], [`TokenizerChoice::build`], [`ChatTemplate::read`], [`Corpus::new`], [`Dataset::split`] and
-    /// [`Samples::new`].
+    /// Those of [`Source::read`], [`TokenizerChoice::build`], [`ChatTemplate::read`], [`Corpus::new`], [`Dataset::split`],
+    /// [`Samples::new`] and [`Evaluations::new`].
     pub fn new(
         source: &Source,
         validation: Option<&Source>,
@@ -57,26 +59,28 @@ impl RunData {
             let loss = (settings, options.loss_on);
             let samples = Samples::new(content, other, &tokenizer, loss)?;
             let packed = samples.packed();
-            return Ok(RunData {
+            let data = RunData {
                 batches: Arc::new(samples),
                 tokenizer,
                 num_tokens: packed.map(|part| part.counted),
                 packed: Some(packed),
                 mixture: None,
-            });
+            };
+            return data.with_evaluations(options, settings);
         }
         let corpus = Corpus::new(content, &tokenizer)?;
         let data = match other {
             None => Dataset::split(corpus, settings)?,
             Some(other) => Dataset::pair(corpus, Corpus::new(other, &tokenizer)?, settings)?,
         };
-        Ok(RunData {
+        let data = RunData {
             num_tokens: [data.num_training_tokens(), data.num_validation_tokens()],
             batches: Arc::new(data),
             tokenizer,
             packed: None,
             mixture: None,
-        })
+        };
+        data.with_evaluations(options, settings)
     }
 
     /// Reads several sources and mixes them by weight; without a source for validation, the last part of each is kept for it.
@@ -110,12 +114,28 @@ impl RunData {
             .map(|source| Corpus::new(source.read()?, &tokenizer))
             .transpose()?;
         let mixture = Arc::new(Mixture::new(corpora, validation, settings)?);
-        Ok(RunData {
+        let data = RunData {
             batches: mixture.clone(),
             tokenizer,
             num_tokens: mixture.num_tokens(),
             packed: None,
             mixture: Some(mixture),
-        })
+        };
+        data.with_evaluations(options, settings)
+    }
+
+    fn with_evaluations(mut self, options: &ReadOptions, settings: &Settings) -> Result<RunData> {
+        if options.evaluations.is_empty() {
+            return Ok(self);
+        }
+        let contents = options.evaluations.iter();
+        let contents = contents
+            .map(|(name, source)| Ok((name.clone(), source.read()?)))
+            .collect::<Result<Vec<_>>>()?;
+        let loss = self.packed.map(|_| options.loss_on);
+        let how = (settings, loss);
+        let all = Evaluations::new(self.batches, contents, &self.tokenizer, how)?;
+        self.batches = Arc::new(all);
+        Ok(self)
     }
 }

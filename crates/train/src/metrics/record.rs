@@ -1,6 +1,6 @@
 //! One step of a run, and the file that holds them all.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use hal::files;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
@@ -43,6 +43,13 @@ pub struct Record {
         deserialize_with = "some_number_or_nan"
     )]
     pub val_loss: Option<f64>,
+    /// The loss of each set of that validation, if it has several.
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "numbers_or_nan"
+    )]
+    pub val_losses: BTreeMap<String, f64>,
     /// SHA-256 of what the step computed, on steps with a [`StepDigest`](crate::digest::StepDigest).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
@@ -101,6 +108,16 @@ fn some_number_or_nan<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<Option<f64>, D::Error> {
     number_or_nan(deserializer).map(Some)
+}
+
+fn numbers_or_nan<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<BTreeMap<String, f64>, D::Error> {
+    let found = BTreeMap::<String, Option<f64>>::deserialize(deserializer)?;
+    let found = found.into_iter();
+    Ok(found
+        .map(|(name, loss)| (name, loss.unwrap_or(f64::NAN)))
+        .collect())
 }
 
 /// Reads a file of lines, such as `metrics.jsonl`.
@@ -172,6 +189,7 @@ mod tests {
         );
         let full = Record {
             val_loss: Some(2.25),
+            val_losses: [("code".to_owned(), 2.5), ("text".to_owned(), 2.0)].into(),
             loss_scale: Some(1024.0),
             flop_per_s: Some(3.5e12),
             mfu: Some(0.25),
@@ -187,11 +205,13 @@ mod tests {
         let record = Record {
             grad_norm: f64::INFINITY,
             val_loss: Some(f64::NAN),
+            val_losses: [("code".to_owned(), f64::NAN)].into(),
             ..sample(3, f64::NAN)
         };
         let back = there_and_back(&record);
         assert!(back.loss.is_nan() && back.grad_norm.is_nan());
         assert!(back.val_loss.is_some_and(f64::is_nan));
+        assert!(back.val_losses["code"].is_nan());
         assert_eq!(back.loss_scale, None);
     }
 

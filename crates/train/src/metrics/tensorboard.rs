@@ -5,6 +5,7 @@
 
 use super::{Error, Record, Result};
 use std::{
+    borrow::Cow,
     fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
@@ -71,7 +72,7 @@ fn seconds() -> f64 {
 }
 
 /// The numbers of a step, by the names under which TensorBoard shows them: a slash makes a group.
-fn scalars(step: &Record) -> Vec<(&'static str, f64)> {
+fn scalars(step: &Record) -> Vec<(Cow<'static, str>, f64)> {
     let always = [
         ("loss/training", step.loss),
         ("gradients/norm", step.grad_norm),
@@ -94,7 +95,11 @@ fn scalars(step: &Record) -> Vec<(&'static str, f64)> {
     let sometimes = sometimes
         .into_iter()
         .filter_map(|(name, number)| Some((name, number?)));
-    always.into_iter().chain(sometimes).collect()
+    let named = always.into_iter().chain(sometimes);
+    let named = named.map(|(name, number)| (Cow::Borrowed(name), number));
+    let sets = step.val_losses.iter();
+    let sets = sets.map(|(name, loss)| (Cow::Owned(format!("loss/validation/{name}")), *loss));
+    named.chain(sets).collect()
 }
 
 // Event { wall_time, step, summary { value { tag, simple_value } ... } }
@@ -205,6 +210,7 @@ mod tests {
         let mut writer = EventWriter::create(&folder, 300).unwrap();
         let step = Record {
             val_loss: Some(2.25),
+            val_losses: [("code".to_owned(), 2.25)].into(),
             mfu: Some(2.25),
             ..sample(301, 2.5)
         };
@@ -217,6 +223,7 @@ mod tests {
         let has = |part: &[u8]| events[2].windows(part.len()).any(|found| found == part);
         assert!(has(b"\x0a\x0dloss/training\x15\x00\x00\x20\x40"));
         assert!(has(b"\x0a\x0floss/validation\x15\x00\x00\x10\x40"));
+        assert!(has(b"\x0a\x14loss/validation/code\x15\x00\x00\x10\x40"));
         assert!(has(b"\x0a\x09speed/mfu\x15\x00\x00\x10\x40"));
         assert!(!has(b"loss_scale") && !has(b"memory"));
         // A second start has a file of its own, after the first.

@@ -1,6 +1,6 @@
 //! The files that a run adds to after its steps, and can do without.
 
-use super::{Run, SpeedRecord};
+use super::{Run, SampleRecord, SpeedRecord};
 use crate::{
     Error, Result,
     digest::StepDigest,
@@ -36,6 +36,7 @@ pub(super) struct RunFiles {
     records: Dispensable<LineWriter<Record>>,
     digests: Dispensable<LineWriter<StepDigest>>,
     speeds: Dispensable<LineWriter<SpeedRecord>>,
+    samples: Dispensable<LineWriter<SampleRecord>>,
     board: Dispensable<EventWriter>,
 }
 
@@ -56,6 +57,13 @@ impl RunFiles {
                 run,
                 "speeds.jsonl",
                 training.straggler_every > 0,
+                first_step,
+                &mut faults,
+            ),
+            samples: lines(
+                run,
+                "samples.jsonl",
+                training.sample_tokens > 0 && run.tokenizer.is_some(),
                 first_step,
                 &mut faults,
             ),
@@ -81,6 +89,11 @@ impl RunFiles {
     /// Adds a step to TensorBoard's events.
     pub(super) fn event(&mut self, record: &Record) -> Result<()> {
         self.board.add(|board| board.write(record))
+    }
+
+    /// Adds a text to samples.jsonl.
+    pub(super) fn sample(&mut self, sample: &SampleRecord) -> Result<()> {
+        self.samples.add(|samples| samples.write(sample))
     }
 
     /// Adds a digest to digests.jsonl.

@@ -1,6 +1,6 @@
 //! Who observes a run's progress, and what may end it.
 
-use super::{AxisTraffic, SlowRank, SpeedRecord};
+use super::{AxisTraffic, BestValidation, SampleRecord, SlowRank, SpeedRecord};
 use crate::{
     Error,
     digest::StepDigest,
@@ -21,6 +21,8 @@ pub trait Observer: Send + Sync {
     fn step(&self, _record: &Record) {}
     /// The first digest, which states how many copies of what are compared.
     fn digest(&self, _digest: &StepDigest) {}
+    /// The model has written a text between two steps; the one at the end is in the [`Summary`].
+    fn sample(&self, _sample: &SampleRecord) {}
     /// A rank has been slow in [`PATIENCE`](super::PATIENCE) measurements in a row; told once, until it is slow anew.
     fn straggler(&self, _rank: &SlowRank, _record: &SpeedRecord) {}
     /// A checkpoint is complete.
@@ -77,6 +79,10 @@ pub struct Summary {
     pub seconds: f64,
     /// Whether the run was asked to end early.
     pub stopped: bool,
+    /// The lowest validation loss, if the run ended early because its validations found no lower one.
+    pub out_of_patience: Option<BestValidation>,
+    /// What the model wrote after the last step; a run that was asked to end early writes nothing.
+    pub sample: Option<String>,
     /// The last checkpoint.
     pub checkpoint: Option<PathBuf>,
     /// The most that tensors held on any one device, and copies for checkpoints on the host.

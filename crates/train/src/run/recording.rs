@@ -3,7 +3,8 @@
 use super::{Resume, Run};
 use crate::{
     Config, Error, Families, Result,
-    batches::{Batches, Rows},
+    batches::{Batches, Rows, ValidationSet},
+    data::Tokenizer,
 };
 use bootstrap::{World, world::RankLocation};
 use replay::{Tape, TapeWriter};
@@ -37,8 +38,10 @@ pub struct Header {
     config: Value,
     /// The checkpoint from which the run was resumed.
     resumed: Option<PathBuf>,
-    /// Batches in a validation.
-    num_validation_batches: usize,
+    /// The sets of a validation.
+    validation_sets: Vec<ValidationSet>,
+    /// How text becomes tokens, for texts that the model writes.
+    tokenizer: Option<Tokenizer>,
     /// The data.
     fingerprint: Option<String>,
 }
@@ -125,7 +128,8 @@ pub fn record(world: &World, device: &Device, run: &Run) -> Result<(World, Devic
         vendor: device.id().vendor.name().to_owned(),
         config: json(&run.config)?,
         resumed: run.resume.as_ref().map(|from| from.checkpoint.clone()),
-        num_validation_batches: run.data.num_validation_batches(),
+        validation_sets: run.data.validation_sets(),
+        tokenizer: run.tokenizer.clone(),
         fingerprint: run.data.fingerprint(),
     };
     let tape = TapeWriter::create(&file, &json(&header)?).map_err(fault)?;
@@ -165,7 +169,7 @@ pub fn replay(
         config,
         data: Arc::new(data),
         num_tokens: None,
-        tokenizer: None,
+        tokenizer: header.tokenizer.clone(),
         dir: dir.to_owned(),
         resume: header.resumed.as_ref().map(|checkpoint| Resume {
             checkpoint: checkpoint.clone(),
@@ -218,6 +222,10 @@ impl Batches for Recorded {
         self.data.num_validation_batches()
     }
 
+    fn validation_sets(&self) -> Vec<ValidationSet> {
+        self.data.validation_sets()
+    }
+
     fn fingerprint(&self) -> Option<String> {
         self.data.fingerprint()
     }
@@ -248,7 +256,12 @@ impl Batches for Replayed {
     }
 
     fn num_validation_batches(&self) -> usize {
-        self.header.num_validation_batches
+        let sets = self.header.validation_sets.iter();
+        sets.map(|set| set.batches.len()).sum()
+    }
+
+    fn validation_sets(&self) -> Vec<ValidationSet> {
+        self.header.validation_sets.clone()
     }
 
     fn fingerprint(&self) -> Option<String> {

@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 pub const FREE_TABLES: [&str; 3] = ["parallel", "device", "placement"];
 
 /// Other keys that a resumed run may change. The data may move: its content is compared.
-pub const FREE_KEYS: [&str; 34] = [
+pub const FREE_KEYS: [&str; 40] = [
     "data.path",
     "data.mixture",
     "data.validation_path",
+    "data.evaluations",
     "data.chat_template",
     "data.extensions",
     "data.token_type",
@@ -28,6 +29,11 @@ pub const FREE_KEYS: [&str; 34] = [
     "training.clip_norm",
     "training.validate_every",
     "training.validation_batches",
+    "training.patience",
+    "training.min_delta",
+    "training.sample_every",
+    "training.sample_prompt",
+    "training.sample_tokens",
     "training.checkpoint_every",
     "training.checkpoint_async",
     "training.local_checkpoint_every",

@@ -1,6 +1,8 @@
 //! A complete run on one rank: its inputs, its beginning and its end.
 
-use super::{Observer, Started, Stop, Summary, same, session::Session, settle_bits};
+use super::{
+    BestValidation, Observer, Started, Stop, Summary, same, session::Session, settle_bits,
+};
 use crate::{
     Config, Result,
     batches::Batches,
@@ -12,6 +14,7 @@ use crate::{
 };
 use bootstrap::World;
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Instant, SystemTime, UNIX_EPOCH},
@@ -79,7 +82,8 @@ pub fn run(
         observer.started(&run.started(first_step, steps, &trainer));
     }
     let mut session = Session::open(run, (observer, stop), &trainer)?;
-    let trained = trainer.fit(&*run.data, run.config.training.steps, &mut session);
+    let steps = session.steps();
+    let trained = trainer.fit(&*run.data, steps, &mut session);
     let checkpoints = session.complete();
     trained?;
     checkpoints?;
@@ -118,6 +122,16 @@ impl Run {
         Ok(run)
     }
 
+    // The lowest validation loss before the first step, of a run with patience that is resumed.
+    pub(super) fn best_so_far(&self) -> Result<Option<BestValidation>> {
+        let resumed = self.resume.as_ref();
+        let resumed = resumed.filter(|_| self.config.training.patience > 0);
+        let Some(from) = resumed else {
+            return Ok(None);
+        };
+        BestValidation::of(&Reader::open(&from.checkpoint)?)
+    }
+
     // What a checkpoint stores about the run.
     pub(super) fn attached(&self) -> Result<Attached> {
         Ok(Attached {
@@ -141,6 +155,7 @@ impl Run {
                 .unwrap_or_default()
                 .as_secs_f64(),
             val_loss: None,
+            val_losses: BTreeMap::new(),
             digest: trainer.digest().map(|digest| digest.digest.clone()),
             loss_scale: trainer.adapted_loss_scale().map(|_| done.result.loss_scale),
             flop_per_s: None,

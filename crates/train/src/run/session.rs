@@ -1,11 +1,13 @@
 //! What a run does around its steps: records, digests, validation, checkpoints.
 
 use super::{
-    Observer, PATIENCE, Run, Stop, Summary, files::RunFiles, local::LocalCheckpoints,
-    plot::LossPlot, stragglers::Stragglers, trace, traffic::StepTraffic,
+    BestValidation, Observer, PATIENCE, Run, SampleRecord, Stop, Summary, files::RunFiles,
+    local::LocalCheckpoints, plot::LossPlot, samples::SampleText, stragglers::Stragglers, trace,
+    traffic::StepTraffic,
 };
 use crate::{
     Error, Result,
+    batches::Validation,
     checkpoint::Retention,
     metrics::Record,
     trainer::{
@@ -30,6 +32,9 @@ pub(super) struct Session<'a> {
     stragglers: Stragglers,
     has_told_copies: bool,
     last: Option<Record>,
+    // Of a run with patience.
+    best: Option<BestValidation>,
+    text: Option<SampleText>,
     writer: CheckpointWriter,
     local: Option<LocalCheckpoints>,
     // Whether the last local checkpoint failed: of several failures in a row, only the first is reported.
@@ -66,7 +71,7 @@ impl Callback for Session<'_> {
         let is_regular = [training.checkpoint_every, training.keep_every]
             .iter()
             .any(|every| is_due(step + 1, *every));
-        let is_last = done.is_last || is_stopped;
+        let is_last = done.is_last || is_stopped || self.is_out_of_patience();
         match is_last || is_regular {
             true => self.checkpoint(trainer, is_last || !training.checkpoint_async)?,
             false => {
@@ -75,7 +80,13 @@ impl Callback for Session<'_> {
             }
         }
         self.save_locally(trainer, is_last || is_regular)?;
-        Ok(match is_stopped {
+        if is_due(step + 1, training.sample_every) && !is_last {
+            let sample = self.sample(trainer)?;
+            if let Some(sample) = sample.filter(|_| self.is_first) {
+                self.observer.sample(&sample);
+            }
+        }
+        Ok(match is_last {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         })
@@ -94,6 +105,15 @@ impl<'a> Session<'a> {
     ) -> Result<Session<'a>> {
         let (world, first_step) = (trainer.context().world(), trainer.next_step());
         let training = &run.config.training;
+        let weighed = run.data.validation_sets();
+        if training.patience > 0 && !weighed.iter().any(|set| set.weight > 0.0) {
+            let needed = "0: this data has nothing to validate on";
+            return Err(Error::setting(
+                "training.patience",
+                training.patience,
+                needed,
+            ));
+        }
         let retention = Retention {
             newest: training.keep_checkpoints,
             every: training.keep_every,
@@ -112,6 +132,8 @@ impl<'a> Session<'a> {
             stragglers: Stragglers::default(),
             has_told_copies: false,
             last: None,
+            best: run.best_so_far()?,
+            text: SampleText::of(run)?,
             writer: CheckpointWriter::new(trainer, &run.dir.join("checkpoints"), retention)?,
             local: None,
             has_local_failed: false,
@@ -132,6 +154,14 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
+    /// The steps after which the run ends: none but those that it has done, if it was resumed without patience left.
+    pub(super) fn steps(&self) -> u64 {
+        match self.is_out_of_patience() {
+            true => 0,
+            false => self.run.config.training.steps,
+        }
+    }
+
     // Returns whether the run is to stop early. It then has little time: its checkpoint comes first, and it validates
     // when it is resumed.
     fn note(&mut self, trainer: &Trainer, mut record: Record, is_last: bool) -> Result<bool> {
@@ -142,8 +172,10 @@ impl<'a> Session<'a> {
                 .context()
                 .world()
                 .beat(&format!("validation after step {}", record.step));
-            record.val_loss = trainer.validate_until(&*self.run.data, || self.stop.asked())?;
-            is_stopped = record.val_loss.is_none() && !is_last;
+            match trainer.validate_until(&*self.run.data, || self.stop.asked())? {
+                Some(validation) => self.validated(&mut record, validation),
+                None => is_stopped = !is_last,
+            }
         }
         self.tokens += self.run.tokens_per_step() as u64;
         record.tokens = self.tokens;
@@ -164,12 +196,31 @@ impl<'a> Session<'a> {
         Ok(is_stopped)
     }
 
+    fn validated(&mut self, record: &mut Record, validation: Validation) {
+        let training = &self.run.config.training;
+        record.val_loss = validation.loss;
+        if validation.sets.len() > 1 {
+            record.val_losses = validation.sets.into_iter().collect();
+        }
+        if let Some(loss) = validation.loss.filter(|_| training.patience > 0) {
+            let found = (record.step, loss);
+            self.best = BestValidation::after(self.best, found, training.min_delta);
+        }
+    }
+
+    fn is_out_of_patience(&self) -> bool {
+        let training = &self.run.config.training;
+        self.best
+            .is_some_and(|best| best.is_out_of_patience(training))
+    }
+
     // Begins the checkpoint of the steps done so far, and waits for it if asked to.
     fn checkpoint(&mut self, trainer: &Trainer, waits: bool) -> Result<()> {
         let world = trainer.context().world();
         world.beat(&format!("checkpoint of step {}", trainer.next_step()));
         let attached = Attached {
             validation_loss: self.last.as_ref().and_then(|last| last.val_loss),
+            best: self.best,
             ..self.run.attached()?
         };
         let before = self.writer.begin(trainer, &attached)?;
@@ -228,6 +279,21 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    // A text of the model after the steps so far.
+    fn sample(&mut self, trainer: &Trainer) -> Result<Option<SampleRecord>> {
+        let Some(text) = &self.text else {
+            return Ok(None);
+        };
+        let world = trainer.context().world();
+        world.beat(&format!("sample after step {}", trainer.next_step()));
+        let sample = text.write(trainer, self.run, self.stop)?;
+        if let Some(sample) = &sample {
+            let written = self.files.sample(sample);
+            self.tolerate(written)?;
+        }
+        Ok(sample)
+    }
+
     fn write_digest(&mut self, trainer: &Trainer) -> Result<()> {
         let Some(digest) = trainer.digest() else {
             return Ok(());
@@ -278,13 +344,20 @@ impl<'a> Session<'a> {
     /// How the run ended. Collective.
     ///
     /// # Errors
-    /// As [`Trainer::validate_until`]; those of the exchange.
-    pub(super) fn summary(self, trainer: &Trainer, begun: Instant) -> Result<Summary> {
-        let (steps, last) = (trainer.next_step(), self.last);
-        let stopped = steps < self.run.config.training.steps;
+    /// As [`Trainer::validate_until`]; those of the model's text and of the exchange.
+    pub(super) fn summary(mut self, trainer: &Trainer, begun: Instant) -> Result<Summary> {
+        let out_of_patience = self.best.filter(|_| self.is_out_of_patience());
+        let (steps, last) = (trainer.next_step(), self.last.take());
+        let stopped = steps < self.run.config.training.steps && out_of_patience.is_none();
         let validation_loss = match last.as_ref().and_then(|record| record.val_loss) {
-            None if !stopped => trainer.validate_until(&*self.run.data, || self.stop.asked())?,
+            None if !stopped => trainer
+                .validate_until(&*self.run.data, || self.stop.asked())?
+                .and_then(|validation| validation.loss),
             known => known,
+        };
+        let sample = match stopped {
+            true => None,
+            false => self.sample(trainer)?,
         };
         let context = trainer.context();
         let mut snapshot_bytes = self.writer.buffer_bytes();
@@ -298,6 +371,8 @@ impl<'a> Session<'a> {
             validation_loss,
             seconds: begun.elapsed().as_secs_f64(),
             stopped,
+            out_of_patience,
+            sample: sample.map(|sample| sample.text),
             checkpoint: self.checkpoint,
             peak: PeakMemory::of_all(context.world(), context.device(), snapshot_bytes)?,
             traffic: self.traffic.of_first_rank(context.world())?,

@@ -5,6 +5,7 @@ use crate::{
     Config, Error, Mismatch, Result,
     checkpoint::{Reader, Sections},
     data::Tokenizer,
+    run::BestValidation,
 };
 use grid::Grid;
 use parallel::data::{Part, SetOptions};
@@ -24,6 +25,8 @@ pub struct Attached {
     pub data: Option<String>,
     /// The loss on data that no step trains on, if it was computed after the step of the checkpoint.
     pub validation_loss: Option<f64>,
+    /// The lowest of these losses so far, in a run that ends when they no longer fall.
+    pub best: Option<BestValidation>,
 }
 
 /// The trainer's section of a checkpoint.
@@ -40,6 +43,8 @@ pub(crate) struct Stored {
     pub(crate) loss_scale: LossScale,
     #[serde(default)]
     pub(crate) optimiser: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) best: Option<BestValidation>,
 }
 
 /// Whether a name is that of weights of an earlier update.
@@ -118,6 +123,7 @@ pub(crate) fn first_sections(attached: &Attached) -> Sections {
         num_updates: 0,
         loss_scale: LossScale::none(),
         optimiser: None,
+        best: None,
     };
     assembled(&own, attached, &Grid::serial())
 }
@@ -130,6 +136,7 @@ pub(super) fn sections(trainer: &Trainer, attached: &Attached) -> Sections {
         num_updates: trainer.num_updates,
         loss_scale: trainer.loss_scale,
         optimiser: Some(trainer.optimiser.name().to_owned()),
+        best: attached.best,
     };
     Sections {
         step_digest: trainer.digest().map(|digest| digest.digest.clone()),

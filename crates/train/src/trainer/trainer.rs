@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    batches::{Batches, RowCut, Rows},
+    batches::{Batches, RowCut, Rows, Validation},
     config::{Precision, as_config},
     digest::StepDigest,
     optimiser::{MatrixRule, Optimiser, RuleMatmul, UpdateCall},
@@ -486,14 +486,12 @@ impl Trainer {
         Ok(())
     }
 
-    /// Mean loss over the validation batches; the same on every rank. Collective.
+    /// The losses of all sets of a validation; the same on every rank. Collective.
     ///
     /// # Errors
     /// Those of `data`; [`Error::Parallel`] from layers and collectives.
-    pub fn validate(&self, data: &dyn Batches) -> Result<f64> {
-        let losses =
-            (0..data.num_validation_batches()).map(|index| self.validation_loss(data, index));
-        Ok(losses.sum::<Result<f64>>()? / data.num_validation_batches().max(1) as f64)
+    pub fn validate(&self, data: &dyn Batches) -> Result<Validation> {
+        Ok(self.validate_until(data, || false)?.unwrap_or_default())
     }
 
     /// As [`validate`](Trainer::validate), but ends without a result after the batch during which a rank `wants_stop`.
@@ -505,15 +503,20 @@ impl Trainer {
         &self,
         data: &dyn Batches,
         wants_stop: impl Fn() -> bool,
-    ) -> Result<Option<f64>> {
-        let mut sum = 0.0;
-        for index in 0..data.num_validation_batches() {
-            if self.context.world().everyone().any(wants_stop())? {
-                return Ok(None);
+    ) -> Result<Option<Validation>> {
+        let mut losses = Vec::new();
+        for set in data.validation_sets() {
+            let (batches, mut sum) = (set.batches.clone(), 0.0);
+            let count = batches.len() as f64;
+            for index in batches {
+                if self.context.world().everyone().any(wants_stop())? {
+                    return Ok(None);
+                }
+                sum += self.validation_loss(data, index)?;
             }
-            sum += self.validation_loss(data, index)?;
+            losses.push((set, sum / count));
         }
-        Ok(Some(sum / data.num_validation_batches().max(1) as f64))
+        Ok(Some(Validation::of(losses)))
     }
 
     fn validation_loss(&self, data: &dyn Batches, index: usize) -> Result<f64> {

@@ -48,7 +48,7 @@ impl Prompts {
             };
             let is_empty = piped.is_empty();
             texts.push(if is_empty {
-                super::super::train::prompt(tokenizer)
+                train::run::first_prompt(tokenizer)
             } else {
                 piped
             });

@@ -11,6 +11,7 @@ use crate::{
 };
 use hal::error::Bytes;
 use std::{cmp::Reverse, fmt::Write};
+use train::{metrics, run::SampleRecord};
 
 /// Adds the sections of all runs that have ended.
 pub(super) fn sections(page: &mut String, runs: &[PastRun]) {
@@ -19,7 +20,7 @@ pub(super) fn sections(page: &mut String, runs: &[PastRun]) {
     memory(page, &ended);
     traffic(page, &ended);
     traced(page, runs);
-    samples(page, &ended);
+    samples(page, runs);
 }
 
 fn memory(page: &mut String, ended: &[(String, Ending)]) {
@@ -113,22 +114,27 @@ fn titled(page: &mut String, title: &str, head: &[&str], mut rows: Vec<Row>) {
     table(page, &rows);
 }
 
-fn samples(page: &mut String, ended: &[(String, Ending)]) {
-    let written = ended.iter().filter_map(|(name, ending)| {
-        let sample = ending.sample.as_deref()?;
-        Some((name, ending.steps, sample))
-    });
-    let written: Vec<_> = written.collect();
-    if !written.is_empty() {
-        page.push_str("<h2>Text that the model wrote</h2>\n");
+// The most texts of a run that are shown.
+const MOST_SAMPLES: usize = 12;
+
+fn samples(page: &mut String, runs: &[PastRun]) {
+    let mut shown = String::new();
+    for run in runs {
+        let path = run.dir.join("samples.jsonl");
+        let samples = metrics::read::<SampleRecord>(&path).unwrap_or_default();
+        // Evenly over the run, with its last.
+        let every = samples.len().div_ceil(MOST_SAMPLES).max(1);
+        for sample in samples.iter().rev().step_by(every).rev() {
+            let _ = writeln!(
+                shown,
+                "<p>{}, after step {}</p>\n<pre>{}</pre>",
+                escaped(&run.name),
+                grouped(sample.step),
+                escaped(sample.text.trim_matches('\n'))
+            );
+        }
     }
-    for (name, steps, sample) in written {
-        let _ = writeln!(
-            page,
-            "<p>{}, after step {}</p>\n<pre>{}</pre>",
-            escaped(name),
-            grouped(steps),
-            escaped(sample.trim_matches('\n'))
-        );
+    if !shown.is_empty() {
+        let _ = writeln!(page, "<h2>Text that the model wrote</h2>\n{shown}");
     }
 }

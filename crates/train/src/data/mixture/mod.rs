@@ -7,9 +7,11 @@ mod quotas;
 use std::ops::Range;
 
 use super::dataset::{Part, at_least_one, cut, same_vocabulary};
+use super::evaluations::short_names;
+use super::held::Held;
 use super::order::check_range;
-use super::{Batch, Corpus, Order, OrderMode, Result, Settings, random, validation_start};
-use crate::batches::{Batches, Rows};
+use super::{Batch, Corpus, Order, OrderMode, Result, Settings, random};
+use crate::batches::{Batches, Rows, ValidationSet};
 use quotas::Quotas;
 
 /// Separates the orders of the sources from each other and from those of a single one.
@@ -21,16 +23,15 @@ const SOURCE_KEY: u64 = 3;
 /// of them once before any of them again, in an order of the epoch. So rows do not depend on ranks, and a run that is resumed
 /// within an epoch of a source goes on where it was.
 ///
-/// A validation has the same shares, of the validation parts of the sources.
+/// A validation has a set of batches for each source, of its validation part. Their number follows its share, and is at least
+/// one; the loss of the validation is the mean over the sources by their shares.
 #[derive(Debug, Clone)]
 pub struct Mixture {
     sources: Vec<MixtureSource>,
     quotas: Quotas,
-    validation: Vec<Part>,
-    validation_quotas: Quotas,
+    validation: Vec<Held>,
     context: usize,
     global_batch: usize,
-    validation_batches: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -80,12 +81,14 @@ impl Mixture {
                 Some(_) => Part::whole(corpus),
                 None => {
                     let [training, own] = cut(corpus, settings.validation_fraction)?;
-                    own.check_length(&training, context)?;
-                    held.push(own);
+                    own.check_length(training.len(), context)?;
+                    let share = quotas.shares()[index];
+                    let batches = (settings.validation_batches as f64 * share).round() as usize;
+                    held.push(Held::new(own, batches.max(1), settings)?);
                     training
                 }
             };
-            training.check_length(&training, context)?;
+            training.check_length(training.len(), context)?;
             let order = Order {
                 mode: OrderMode::Epoch,
                 seed: random::word(&[settings.seed, SOURCE_KEY, index as u64]),
@@ -95,23 +98,15 @@ impl Mixture {
             };
             sources.push(MixtureSource { training, order });
         }
-        let validation_quotas = match validation {
-            None => quotas.clone(),
-            Some(corpus) => {
-                let part = Part::whole(corpus);
-                part.check_length(&part, context)?;
-                held.push(part);
-                Quotas::new(&[1.0])?
-            }
-        };
+        if let Some(corpus) = validation {
+            held.push(Held::whole(corpus, settings)?);
+        }
         Ok(Mixture {
             sources,
             quotas,
             validation: held,
-            validation_quotas,
             context,
             global_batch: settings.global_batch,
-            validation_batches: settings.validation_batches,
         })
     }
 
@@ -142,7 +137,10 @@ impl Mixture {
     /// Tokens to train on and to validate on.
     pub fn num_tokens(&self) -> [usize; 2] {
         let training = self.sources.iter().map(|source| source.training.len());
-        [training.sum(), self.validation.iter().map(Part::len).sum()]
+        [
+            training.sum(),
+            self.validation.iter().map(|held| held.part().len()).sum(),
+        ]
     }
 
     /// The sequences at `range` of the global batch of `step`: the same, whatever the pieces in which they are requested.
@@ -161,24 +159,20 @@ impl Mixture {
         Ok(batch)
     }
 
-    /// The sequences at `range` of validation batch `batch_index`: the same in every validation.
+    /// The sequences at `range` of validation batch `batch_index`: the same in every validation. The batches of the sources
+    /// follow one another.
     ///
     /// # Errors
     /// As [`batch`](Mixture::batch).
     pub fn validation_batch(&self, batch_index: usize, range: Range<usize>) -> Result<Batch> {
-        check_range("validation_batch", &range, self.global_batch)?;
-        let mut batch = Batch::of(range.len(), self.context);
-        let total = self.validation_batches as u128 * self.global_batch as u128;
-        let totals = self.validation_quotas.before(total);
-        let first = (batch_index % self.validation_batches) as u128 * self.global_batch as u128;
-        for row in range {
-            let (source, place) = self.validation_quotas.locate(first + row as u128);
-            let part = &self.validation[source];
-            let (place, total) = (place as usize, totals[source] as usize);
-            let start = validation_start(place, total, self.context, part.len());
-            part.extend_batch(start, self.context, &mut batch)?;
+        let mut index = batch_index % self.num_validation_batches();
+        for held in &self.validation {
+            if index < held.num_batches() {
+                return held.batch(index, range);
+            }
+            index -= held.num_batches();
         }
-        Ok(batch)
+        unreachable!("the batches of all sources are counted")
     }
 }
 
@@ -192,7 +186,32 @@ impl Batches for Mixture {
     }
 
     fn num_validation_batches(&self) -> usize {
-        self.validation_batches
+        self.validation.iter().map(Held::num_batches).sum()
+    }
+
+    fn validation_sets(&self) -> Vec<ValidationSet> {
+        let names: Vec<&str> = self
+            .validation
+            .iter()
+            .map(|held| held.part().name())
+            .collect();
+        // One set alone is the whole validation, whatever has which share of the training.
+        let shares = match &self.validation[..] {
+            [_] => &[1.0],
+            _ => self.quotas.shares(),
+        };
+        let sets = self.validation.iter().zip(short_names(&names)).zip(shares);
+        let mut first = 0;
+        sets.map(|((held, name), weight)| {
+            let batches = first..first + held.num_batches();
+            first = batches.end;
+            ValidationSet {
+                name,
+                batches,
+                weight: *weight,
+            }
+        })
+        .collect()
     }
 
     // Shares decide which row is whose, so they belong to the data.
@@ -202,7 +221,7 @@ impl Batches for Mixture {
         let sources = shares
             .zip(training)
             .map(|(share, part)| format!("{share} of {}", part.fingerprint()));
-        let validation = self.validation.iter().map(Part::fingerprint);
+        let validation = self.validation.iter().map(|held| held.part().fingerprint());
         let all: Vec<String> = sources.chain(validation).collect();
         Some(format!("mixture of {}", all.join(", ")))
     }

@@ -86,17 +86,26 @@ fn each_source_has_its_share_and_repeats_nothing_within_an_epoch() {
 }
 
 #[test]
-fn validation_has_the_shares_too_and_is_the_same_each_time() {
+fn a_validation_has_a_set_for_each_source_and_is_the_same_each_time() {
     let corpora = || vec![(corpus(1, 20), 1.0), (corpus(2, 40), 3.0)];
     let mixture = Mixture::new(corpora(), None, &settings(8)).unwrap();
     let all = |mixture: &Mixture| -> Vec<(u32, u32)> {
-        let batches = (0..3).map(|index| mixture.validation_batch(index, 0..8).unwrap());
+        let batches = 0..mixture.num_validation_batches();
+        let batches = batches.map(|index| mixture.validation_batch(index, 0..8).unwrap());
         batches.flat_map(|batch| drawn(&batch)).collect()
     };
     let rows = all(&mixture);
     assert_eq!(rows, all(&mixture));
     let of_first = rows.iter().filter(|(source, _)| *source == 1).count();
-    assert_eq!((of_first, rows.len()), (6, 24));
+    // Three batches by shares of 0.25 and 0.75: one and two.
+    assert_eq!((of_first, rows.len()), (8, 24));
+    let set = |name: &str, batches, weight| ValidationSet {
+        name: name.into(),
+        batches,
+        weight,
+    };
+    let needed = [set("1.u32", 0..1, 0.25), set("2.u32", 1..3, 0.75)];
+    assert_eq!(mixture.validation_sets(), needed);
     let trained = (0..500).flat_map(|step| drawn(&mixture.batch(step, 0..8).unwrap()));
     let last: BTreeMap<u32, u32> = trained.collect();
     assert_eq!(last.len(), 2);
@@ -106,6 +115,15 @@ fn validation_has_the_shares_too_and_is_the_same_each_time() {
     }
     let other = Mixture::new(corpora(), Some(corpus(4, 30)), &settings(8)).unwrap();
     assert!(all(&other).iter().all(|(source, _)| *source == 4));
+    assert_eq!(other.validation_sets(), [set("4.u32", 0..3, 1.0)]);
+    // However small its share, a source has a batch.
+    let corpora = vec![(corpus(1, 20), 1.0), (corpus(2, 40), 99.0)];
+    let uneven = Mixture::new(corpora, None, &settings(8)).unwrap();
+    let sets = uneven.validation_sets();
+    assert_eq!(
+        [sets[0].batches.clone(), sets[1].batches.clone()],
+        [0..1, 1..4]
+    );
 }
 
 #[test]

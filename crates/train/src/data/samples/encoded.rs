@@ -147,20 +147,22 @@ impl Texts<'_> {
     }
 }
 
-/// The samples of a source.
+/// The samples of the source that a setting names.
 ///
 /// # Errors
 /// [`Error::Setting`] for a source of another kind.
-pub(super) fn samples_of(content: Content) -> Result<(String, Vec<Sample>)> {
-    let (name, found) = match content {
+pub(in crate::data) fn samples_of(
+    content: Content,
+    setting: &'static str,
+) -> Result<(String, Vec<Sample>)> {
+    let found = match content {
         Content::Samples { name, samples } => return Ok((name, samples)),
-        Content::Text(text) => (text.name, "text"),
-        Content::Tokens { name, .. } => (name, "tokens"),
-        Content::Folder(folder) => (folder.name(), "tokens"),
+        Content::Text(_) => "text",
+        Content::Tokens { .. } | Content::Folder(_) => "tokens",
     };
     Err(Error::Setting {
-        setting: "data.validation_path",
-        found: format!("{name}, {found}"),
+        setting,
+        found: format!("{}, {found}", content.name()),
         needed: "a file of samples, .jsonl, as for training",
     })
 }

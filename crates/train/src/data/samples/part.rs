@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::super::{Error, Result, Sample, Tokenizer};
-use super::{LossOn, encoded::Encoded, packing::Packing};
+use super::{LossOn, columns::Columns, encoded::Encoded, packing::Packing};
+use crate::batches::{Rows, Values};
 
 #[derive(Debug, Clone)]
 pub(super) struct Part {
@@ -12,6 +13,8 @@ pub(super) struct Part {
     // The tokens of each row that count.
     counted: Arc<Vec<u32>>,
     checksum: u32,
+    context: usize,
+    padding: u32,
 }
 
 /// What became of the samples of a part.
@@ -67,7 +70,36 @@ impl Part {
             packing: Arc::new(packing),
             checksum: encoded.checksum(),
             encoded: Arc::new(encoded),
+            context,
+            padding: tokenizer.document_end().unwrap_or(0),
         })
+    }
+
+    /// The columns of these rows; none is a row of padding.
+    pub(super) fn rows(&self, rows: impl Iterator<Item = Option<usize>>, weight: f64) -> Rows {
+        let mut columns = Columns::default();
+        let mut num_rows = 0;
+        for row in rows {
+            num_rows += 1;
+            if let Some(row) = row {
+                for sample in self.packing.row(row) {
+                    columns.push(self.encoded.sample(sample), self.context);
+                }
+            }
+            columns.pad(num_rows * self.context, self.padding, self.context);
+        }
+        let shape = [self.context];
+        Rows::new()
+            .with("inputs", &shape, columns.inputs)
+            .with("targets", &shape, columns.targets)
+            .with("documents", &shape, columns.documents)
+            .with("places", &shape, columns.places)
+            .with("loss_weight", &[], Values::Weights(vec![weight; num_rows]))
+    }
+
+    /// Tokens of `rows` rows over those that count.
+    pub(super) fn weight(&self, rows: usize, counted: u64) -> f64 {
+        (rows * self.context) as f64 / counted as f64
     }
 
     /// The tokens of these rows that count.
@@ -75,8 +107,8 @@ impl Part {
         rows.map(|row| u64::from(self.counted[row])).sum()
     }
 
-    /// What became of its samples, in rows of `context`.
-    pub(super) fn packed(&self, context: usize) -> Packed {
+    /// What became of its samples.
+    pub(super) fn packed(&self) -> Packed {
         let samples = self.encoded.len();
         let used: usize = (0..samples).map(|sample| self.encoded.places(sample)).sum();
         let rows = self.packing.num_rows();
@@ -84,11 +116,12 @@ impl Part {
             samples,
             counted: self.counted.iter().map(|counted| *counted as usize).sum(),
             rows,
-            padding: rows * context - used,
+            padding: rows * self.context - used,
             cut: self.encoded.num_cut,
             dropped: self.encoded.num_dropped,
         }
     }
+
     /// The number of samples and the checksum of their tokens and marks.
     pub(super) fn fingerprint(&self) -> String {
         format!("{} samples of {:08x}", self.encoded.len(), self.checksum)

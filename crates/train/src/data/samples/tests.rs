@@ -1,6 +1,6 @@
 use super::columns::NO_TARGET;
 use super::*;
-use crate::batches::Values;
+use crate::{batches::Values, data::Sample};
 use proptest::prelude::*;
 
 fn content(samples: &[(&str, &str)]) -> Content {

@@ -68,6 +68,17 @@ pub enum Content {
     Folder(Box<TokenFolder>),
 }
 
+impl Content {
+    /// Its origin, for messages.
+    pub fn name(&self) -> String {
+        match self {
+            Content::Text(text) => text.name.clone(),
+            Content::Samples { name, .. } | Content::Tokens { name, .. } => name.clone(),
+            Content::Folder(folder) => folder.name(),
+        }
+    }
+}
+
 /// The text of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
