@@ -1,17 +1,26 @@
-//! The date and time of day, used in folder names.
+//! The date and time of day, in names of folders and in words.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const DAY: u64 = 86_400;
+/// Seconds of a day.
+pub(crate) const DAY: u64 = 86_400;
+
+/// Seconds since 1970; 0 by a clock before it, which is wrong anyway.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
 
 /// The current moment in UTC, as `2026-03-09-142501`. Names sorted as text are sorted by time.
 pub(crate) fn stamp() -> String {
-    // A clock before 1970 is wrong anyway, and here it only names a folder.
-    stamp_of(
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
-    )
+    stamp_of(now())
+}
+
+/// A moment in UTC for people, as `2026-03-09 14:25`.
+pub(crate) fn moment(seconds: u64) -> String {
+    let ((year, month, day), time) = (date(seconds / DAY), seconds % DAY);
+    let (hour, minute) = (time / 3600, time / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}")
 }
 
 fn stamp_of(seconds: u64) -> String {
@@ -67,5 +76,6 @@ mod tests {
         ] {
             assert_eq!(stamp_of(seconds), text);
         }
+        assert_eq!(moment(951_782_399), "2000-02-28 23:59");
     }
 }

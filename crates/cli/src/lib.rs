@@ -7,7 +7,7 @@
 //!
 //! Read in this order: [`main`] (arguments in, exit status out), `help` (topics, headings and examples), `commands` (one file for each), `overrides`
 //! and `sets` (flags that override a configuration), `inputs` and `corpus` (a checked configuration, and where its
-//! text comes from), `recovery` (what the nodes of a run have kept), `launcher` and `ranks` (what starts and runs the ranks), `report`, `progress` and `ending` (what a person sees of a run),
+//! text comes from), `recovery` (what the nodes of a run have kept), `planned` and `this_machine` (what the planner decides, and for which machine), `launcher` and `ranks` (what starts and runs the ranks), `report`, `progress` and `ending` (what a person sees of a run),
 //! `explain` and `timeline` (a step explained), `supervise` (a run that is restarted when it fails), `failure` (how a command ends).
 //!
 //! Results go to stdout and everything for people to stderr; `--json` makes results readable for programs.
@@ -44,6 +44,7 @@ mod sets;
 mod supervise;
 #[cfg(test)]
 mod testing;
+mod this_machine;
 mod timeline;
 
 use clap::{FromArgMatches, Parser};

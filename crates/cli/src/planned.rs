@@ -3,16 +3,17 @@
 
 use crate::{
     Registry,
-    commands::bench,
     failure::{Failure, Outcome},
-    launcher, output,
+    launcher,
+    numbers::counted,
+    output,
+    this_machine::ThisMachine,
 };
 use grid::{Degrees, machine::Machine};
-use hal::environment::table;
 use parallel::{ContextAttention, data::Sharding, memory::Segments, pipeline::ScheduleKind};
 use plan::{Request, memory, search};
 use serde::{Deserialize, Serialize};
-use std::{env, fs, path::PathBuf, time::Duration};
+use std::time::Duration;
 use train::{
     Config,
     config::{ActivationPlaces, MemoryMode, OrderChoice},
@@ -32,21 +33,23 @@ struct Chosen {
     keep_gathered: bool,
     sequence_parallel: bool,
     context_attention: ContextAttention,
+    peak_flop_per_s: Option<f64>,
 }
 
 /// The configuration with the best grid, order, schedule and micro-batches for its number of ranks, found by the first process of
-/// a job for all.
+/// a job for all; and the flop/s that the machine's devices could reach, where its description states them.
 ///
 /// # Errors
 /// [`Failure::Run`] if no grid fits the model, or none fits the memory; those of [`Config::grid`]; a machine that
 /// cannot be found or measured.
 pub(crate) fn planned(
     registry: &Registry,
+    this: &ThisMachine,
     mut config: Config,
-    machine: Option<&str>,
-) -> Outcome<Config> {
+) -> Outcome<(Config, Option<f64>)> {
     let found = launcher::once_in_words(|| {
-        let chosen = best(registry, &config, machine)?;
+        let machine = at_hand(registry, this, config.parallel.machine.as_deref())?;
+        let chosen = best(&config, machine)?;
         serde_json::to_string(&chosen).map_err(Failure::run)
     })?;
     let chosen: Chosen = serde_json::from_str(&found).map_err(Failure::run)?;
@@ -60,11 +63,15 @@ pub(crate) fn planned(
     parallel.sequence_parallel = chosen.sequence_parallel;
     parallel.context_attention = chosen.context_attention;
     config.check()?;
-    Ok(config)
+    Ok((config, chosen.peak_flop_per_s))
 }
 
-fn best(registry: &Registry, config: &Config, machine: Option<&str>) -> Outcome<Chosen> {
-    let machine = at_hand(registry, machine)?;
+fn best(config: &Config, machine: Machine) -> Outcome<Chosen> {
+    let (ranks, dtype) = (
+        config.grid()?.world_size(),
+        config.training.precision.dtype(),
+    );
+    let peak_flop_per_s = machine.peak_of(ranks, dtype.name());
     // What the planner chooses is left open.
     let request = Request {
         grid: None,
@@ -85,11 +92,11 @@ fn best(registry: &Registry, config: &Config, machine: Option<&str>) -> Outcome<
         .ok_or_else(|| Failure::run("--plan: found no way to run the model"))?;
     let chosen = &best.candidate;
     output::note(&format!(
-        "planned for {}: grid {}, order {}, {} micro-batches, {}; about {:.1} ms per step, the best of {} simulated",
+        "planned for {}: grid {}, order {}, {}, {}; about {:.1} ms per step, the best of {} simulated",
         request.machine.name,
         chosen.degrees,
         chosen.order,
-        chosen.micro_batches,
+        counted(chosen.micro_batches, "micro-batch"),
         chosen.schedule,
         best.step_s * 1e3,
         plan.num_simulated
@@ -103,6 +110,7 @@ fn best(registry: &Registry, config: &Config, machine: Option<&str>) -> Outcome<
         keep_gathered: chosen.keep_gathered,
         sequence_parallel: chosen.sequence_parallel,
         context_attention: chosen.context_attention,
+        peak_flop_per_s,
     })
 }
 
@@ -119,12 +127,16 @@ struct SettledMemory {
 ///
 /// # Errors
 /// [`Failure::Run`] with the numbers if no choice fits the memory; a machine that cannot be found or measured.
-pub(crate) fn settle_memory(registry: &Registry, config: &mut Config) -> Outcome<Vec<String>> {
+pub(crate) fn settle_memory(
+    registry: &Registry,
+    this: &ThisMachine,
+    config: &mut Config,
+) -> Outcome<Vec<String>> {
     if config.training.memory == MemoryMode::Stated {
         return Ok(Vec::new());
     }
     let found = launcher::once_in_words(|| {
-        let machine = at_hand(registry, config.parallel.machine.as_deref())?;
+        let machine = at_hand(registry, this, config.parallel.machine.as_deref())?;
         let mut settled = config.clone();
         let choice = memory::settle(&mut settled, &machine).map_err(Failure::run)?;
         let settled = SettledMemory {
@@ -142,40 +154,10 @@ pub(crate) fn settle_memory(registry: &Registry, config: &mut Config) -> Outcome
     Ok(settled.sentences)
 }
 
-// The named machine, or this one, which is measured once and whose description is kept.
-fn at_hand(registry: &Registry, named: Option<&str>) -> Outcome<Machine> {
-    if let Some(named) = named {
-        return Machine::find(named).map_err(Failure::usage);
+// The named machine, or this one.
+fn at_hand(registry: &Registry, this: &ThisMachine, named: Option<&str>) -> Outcome<Machine> {
+    match named {
+        Some(named) => Machine::find(named).map_err(Failure::usage),
+        None => this.description(registry),
     }
-    let path = kept();
-    if !path.exists() {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)
-                .map_err(|error| Failure::run(format!("{}: {error}", folder.display())))?;
-        }
-        output::note(&format!(
-            "this machine is measured once, into {}",
-            path.display()
-        ));
-        bench::save(registry, &path)?;
-    }
-    Machine::find(&path.to_string_lossy()).map_err(Failure::run)
-}
-
-/// This machine as it was measured once, if it was.
-pub(crate) fn measured() -> Option<Machine> {
-    Machine::find(&kept().to_string_lossy()).ok()
-}
-
-fn kept() -> PathBuf {
-    let cache = table::CACHE_HOME.read_os().map(PathBuf::from);
-    let cache = cache.or_else(|| {
-        table::HOME
-            .read_os()
-            .map(|home| PathBuf::from(home).join(".cache"))
-    });
-    cache
-        .unwrap_or_else(env::temp_dir)
-        .join("fascicle")
-        .join("machine.toml")
 }

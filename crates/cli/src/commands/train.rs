@@ -12,12 +12,13 @@ use crate::{
     numbers::grouped,
     output,
     overrides::Overrides,
-    planned::{measured, planned, settle_memory},
+    planned::{planned, settle_memory},
     progress::Progress,
     ranks::Team,
     recovery,
     report::Facts,
     run_dir,
+    this_machine::ThisMachine,
 };
 use bootstrap::World;
 use clap::Args;
@@ -70,7 +71,7 @@ pub(crate) struct Train {
     #[arg(long, conflicts_with = "resume")]
     plan: bool,
     /// Machine for --plan and --explain: a name or a description file. Without it, --plan measures this
-    /// machine once
+    /// machine, and keeps what it found for 30 days in the cache folder
     #[arg(long, value_name = "NAME|FILE")]
     machine: Option<String>,
     /// Record the work of one step on every stream in trace.json
@@ -111,15 +112,19 @@ impl Train {
         }
         let from = self.from()?;
         let (mut config, opened) = self.prepare(&registry.families, from.as_ref())?;
+        let (this, mut planned_peak) = (ThisMachine::default(), None);
         if self.plan {
-            config = planned(registry, config, self.machine.as_deref())?;
+            (config, planned_peak) = planned(registry, &this, config)?;
         }
         let (threads, settings) = (config.parallel.threads, config.device_settings());
         let device = device::capabilities(driver, threads, settings)?;
         self.check_record(&config)?;
         let why_run = settle_bits(&mut config, &device, from.as_ref())?;
-        let memory = settle_memory(registry, &mut config)?;
-        let peak_flop_per_s = self.peak_flop_per_s(&config, &device)?;
+        let memory = settle_memory(registry, &this, &mut config)?;
+        let peak_flop_per_s = match self.plan {
+            true => planned_peak,
+            false => peak_flop_per_s(&config, &device)?,
+        };
         match self.explain {
             true => self.explain(driver, config, opened, (why_run, memory)),
             false => {
@@ -298,18 +303,6 @@ impl Train {
         ended
     }
 
-    // The peak of all devices by the description of their machine, which --plan may have measured, or by the name of a GPU.
-    fn peak_flop_per_s(&self, config: &Config, device: &Capabilities) -> Outcome<Option<f64>> {
-        let machine = match config.machine()? {
-            Some(named) => Some(named.as_ref().clone()),
-            None if self.plan => measured(),
-            None => Machine::with_gpu(&device.description),
-        };
-        let ranks = config.grid()?.world_size();
-        let dtype = config.training.precision.dtype().name();
-        Ok(machine.and_then(|machine| machine.peak_of(ranks, dtype)))
-    }
-
     // A run that is queued again after its last step has succeeded; a user who asks for more steps has not said how many.
     fn nothing_to_do(&self, reader: &Reader, training: &TrainingConfig) -> Outcome {
         let (done, steps) = (reader.step(), training.steps);
@@ -393,6 +386,17 @@ impl Train {
             false => output::result(&explanation.text(columns())),
         }
     }
+}
+
+// The peak of all devices by the description of their machine, or by the name of a GPU.
+fn peak_flop_per_s(config: &Config, device: &Capabilities) -> Outcome<Option<f64>> {
+    let machine = match config.machine()? {
+        Some(named) => Some(named.as_ref().clone()),
+        None => Machine::with_gpu(&device.description),
+    };
+    let ranks = config.grid()?.world_size();
+    let dtype = config.training.precision.dtype().name();
+    Ok(machine.and_then(|machine| machine.peak_of(ranks, dtype)))
 }
 
 // Warns before the run if the nodes split an axis with much traffic.

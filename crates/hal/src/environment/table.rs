@@ -245,7 +245,7 @@ pub const CACHE_HOME: Variable = Variable {
     reader: "`fascicle train --plan`",
     values: "a folder",
     default: "`$HOME/.cache`",
-    meaning: "contains `fascicle/machine.toml`, the measured description of this machine",
+    meaning: "contains `fascicle/machine-HOST-VENDOR-CORES.toml`, the measured descriptions of hosts, which are used for 30 days",
 };
 
 /// The user's folder.
@@ -253,7 +253,7 @@ pub const HOME: Variable = Variable {
     name: "HOME",
     reader: "`fascicle train --plan`, without `XDG_CACHE_HOME`; the CUDA vendor when it loads its libraries",
     values: "a folder",
-    default: "the folder for temporary files",
+    default: "none: each run measures its machine",
     meaning: "contains the cache folder, and the user's Python packages",
 };
 

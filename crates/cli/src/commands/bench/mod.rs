@@ -15,7 +15,7 @@ pub(crate) mod timing;
 mod workload;
 
 pub(crate) use collectives::join as everyone;
-pub(crate) use save::save;
+pub(crate) use save::measure;
 
 use crate::{
     Registry,

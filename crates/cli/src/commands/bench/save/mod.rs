@@ -27,13 +27,25 @@ pub(super) const MOST_RANKS: usize = 8;
 /// [`Failure::Run`](crate::failure::Failure::Run) if no device can be opened or fails, and if the file cannot be written.
 pub(crate) fn save(registry: &Registry, path: &Path) -> Outcome {
     crate::files::check_output("--save", path)?;
+    let name = path
+        .file_stem()
+        .map_or("this".into(), |stem| stem.to_string_lossy());
+    super::file::write(path, &measure(registry, &name)?)?;
+    output::result(&path.display().to_string())
+}
+
+/// Measures this machine, under a name.
+///
+/// # Errors
+/// [`Failure::Run`](crate::failure::Failure::Run) if no device can be opened or fails.
+pub(crate) fn measure(registry: &Registry, name: &str) -> Outcome<Machine> {
     let driver = device::preferred(&registry.drivers)?;
     let cores = host::cores().min(MOST_RANKS);
     output::note(&format!(
         "measuring {} with {cores} ranks at a time; it takes about a minute",
         device::described(driver, 1, DeviceSettings::default())?
     ));
-    let mut machine = unmeasured(path, cores);
+    let mut machine = unmeasured(name, cores);
     gemms::measure(driver, cores, &mut machine)?;
     output::note("GEMMs: done");
     links::measure(driver, &mut machine)?;
@@ -44,16 +56,12 @@ pub(crate) fn save(registry: &Registry, path: &Path) -> Outcome {
     output::note("files: done");
     lateness::measure(registry, driver, cores, &mut machine)?;
     output::note("collectives in training steps: done");
-    super::file::write(path, &machine)?;
-    output::result(&path.display().to_string())
+    Ok(machine)
 }
 
 // The description before any measurement: every value is one, so that a simulated time is a ratio.
-fn unmeasured(path: &Path, cores: usize) -> Machine {
+fn unmeasured(name: &str, cores: usize) -> Machine {
     let one = || Quantity::measured(1.0, "not measured yet");
-    let name = path
-        .file_stem()
-        .map_or("this".into(), |stem| stem.to_string_lossy().into_owned());
     let (total, _) = host::memory().unwrap_or((1 << 30, 1 << 30));
     let share = total as f64 / MOST_RANKS as f64 / f64::from(1 << 30);
     let device = Device {
@@ -127,7 +135,7 @@ fn unmeasured(path: &Path, cores: usize) -> Machine {
         host::processor()
     );
     Machine {
-        name,
+        name: name.into(),
         title,
         nodes: 1,
         devices_per_node: MOST_RANKS,
