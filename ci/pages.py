@@ -1,4 +1,4 @@
-"""Each published package's page on docs.rs and crates.io says what it is, for whom, and where to begin."""
+"""Each published package's page on docs.rs and crates.io says what it is, for whom, and where to begin. So does each binding's."""
 
 import re
 import sys
@@ -6,6 +6,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "release"))
 from packages import metadata, published  # noqa: E402
+
+BINDINGS = sorted(Path("bindings").glob("*/Cargo.toml"))
 
 # Those that a program may name by themselves: their first page has an example, which is a doc test.
 DIRECT = {"", "-bootstrap", "-checkpoint", "-collective", "-families", "-grid", "-job", "-nn", "-parallel", "-plan", "-tensor",
@@ -35,11 +37,16 @@ def faults(package):
     keywords = package["keywords"]
     if len(keywords) > MOST_KEYWORDS or any(not re.fullmatch(rf"[a-z][a-z0-9-]{{,{MOST_LETTERS - 1}}}", word) for word in keywords):
         yield f"crates.io refuses its keywords: {', '.join(keywords)}"
-    readme = Path(package["manifest_path"]).parent / package["readme"]
+    folder = Path(package["manifest_path"]).parent
+    for name in ("LICENSE-MIT", "LICENSE-APACHE"):
+        # A link that was copied as a file holds a path, and no licence.
+        if not (folder / name).exists() or (folder / name).read_text() != Path(name).read_text():
+            yield f"its {name} is not the repository's"
+    readme = folder / package["readme"]
     page = readme.read_text() if readme.exists() else ""
     if package["name"] not in page.lower() or (package["name"] != "fascicle" and repository not in page):
         yield "its README.md does not name it and the repository"
-    library = next(target for target in package["targets"] if target["kind"] == ["lib"])
+    library = next(target for target in package["targets"] if target["kind"] in (["lib"], ["cdylib"]))
     page = front(library["src_path"])
     if not re.match(r"\w.{20,}", page):
         yield "its library does not open with a sentence"
@@ -57,9 +64,10 @@ def faults(package):
 
 if __name__ == "__main__":
     packages = published(metadata())
+    bindings = [package for path in BINDINGS for package in metadata("--manifest-path", path)["packages"]]
     missing = {f"fascicle{suffix}" for suffix in DIRECT} - set(packages)
-    found = [f"{name}: {fault}" for name, package in packages.items() for fault in faults(package)]
+    found = [f"{package['name']}: {fault}" for package in [*packages.values(), *bindings] for fault in faults(package)]
     found += [f"{name}: ci/pages.py expects an example of it, and no such package is published" for name in sorted(missing)]
     if found:
         sys.exit("\n".join(found))
-    print(f"{len(packages)} packages say what they are, for whom, and where to begin")
+    print(f"{len(packages)} packages and {len(bindings)} bindings say what they are, for whom, and where to begin")

@@ -8,8 +8,8 @@ def fail(sentence):
     raise SystemExit(sentence)
 
 
-def metadata():
-    command = ["cargo", "metadata", "--quiet", "--offline", "--no-deps", "--format-version", "1"]
+def metadata(*options):
+    command = ["cargo", "metadata", "--quiet", "--offline", "--no-deps", "--format-version", "1", *options]
     found = subprocess.run(command, capture_output=True, text=True)
     if found.returncode:
         fail(f"cargo metadata fails: {' '.join(found.stderr.split())}")

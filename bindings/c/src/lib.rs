@@ -1,4 +1,4 @@
-//! Grids and collectives for C: the functions of `include/fascicle.h`, which documents them, over `fascicle::collective`.
+//! Grids and collectives for C: the functions of `include/fascicle.h`, which documents them, over the module `collective` of the crate `fascicle`.
 //!
 //! Begin with [Trainers of your own](https://github.com/fascicle-rs/fascicle/blob/main/docs/other-trainers.md#c-c-fortran)
 //! in the manual of [Fascicle](https://github.com/fascicle-rs/fascicle).

@@ -1,7 +1,7 @@
 //! Tensors shared with other libraries of the process, without a copy: DLPack, as NumPy, PyTorch, JAX and CuPy read and write it.
 //!
 //! Begin with [Trainers of your own](https://github.com/fascicle-rs/fascicle/blob/main/docs/other-trainers.md#dlpack)
-//! in the manual of [Fascicle](https://github.com/fascicle-rs/fascicle).
+//! in the manual of [Fascicle](https://github.com/fascicle-rs/fascicle), whose crate `fascicle` has these tensors as `fascicle::tensor`.
 //!
 //! [`export`] gives a tensor away, and [`import`] takes one in. Both speak of [`DLManagedTensorVersioned`], the exchange of DLPack 1.0
 //! and later. Elements are contiguous, in row-major order.
