@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Bad input produces a one-sentence error with the numbers and the right exit status, and overwrites nothing.
+# Bad input produces a one-sentence error with the numbers and the right exit status, and overwrites nothing. The sentences about
+# mistyped keys and flags are in tests/mistakes.rs.
 set -euo pipefail
 fascicle=$PWD/target/release/fascicle
 machines=$PWD/crates/grid/machines
@@ -25,15 +26,12 @@ printf 'short' >short.txt
 : >empty.txt
 small=(--data text.txt --set model.hidden=16 --set model.layers=1 --set model.heads=2 --set model.context=16 --steps 4 --batch 4 --grid x=1)
 
-printf '[training]\nlerning_rate = 1\n' >typo.toml
-expect 2 'did you mean `learning_rate`' "$fascicle" train typo.toml
 expect 2 'x=3' "$fascicle" train --data text.txt --grid x=3
 expect 2 '= 4' "$fascicle" train --data text.txt --ranks 6 --grid x=2,y=2
 expect 2 'pipeline' "$fascicle" train --data text.txt --grid pipeline=64
 expect 1 'does not exist' "$fascicle" train --data nowhere.txt
 expect 1 'empty' "$fascicle" train --data empty.txt
 expect 1 'needs at least' "$fascicle" train --data short.txt
-expect 2 'unexpected argument' "$fascicle" train --gird x=2
 expect 2 'found 2 ranks and no dropout, needs 1 rank and no dropout' \
   "$fascicle" train --data text.txt --grid x=2 --set training.graph=true
 expect 2 'found cpu:0, which records no work' "$fascicle" train "${small[@]}" --set training.graph=true --vendor cpu --out graph
@@ -61,7 +59,6 @@ truncate -s -100 "$shard"
 expect 1 'bytes' "$fascicle" checkpoint verify flipped
 expect 1 'bytes' "$fascicle" checkpoint diff run flipped
 expect 1 'does not exist' "$fascicle" checkpoint digest nowhere
-expect 2 '<B>' "$fascicle" checkpoint diff run
 expect 2 'needs a step above' "$fascicle" checkpoint audit run run
 expect 2 'with training.reproducible = "run", no other gives the same bits' "$fascicle" checkpoint audit run longer \
     --set training.reproducible=run --grid data=2
@@ -86,9 +83,6 @@ for bad in pipe /dev/zero; do
   expect 2 'needs a regular file' timeout 10 "$fascicle" checkpoint export run --overwrite --out "$bad"
 done
 [ -p pipe ] && [ -c /dev/zero ]
-printf '[training]\nsteps = "x"\n' >words.toml
-expect 2 'training.steps: found "x", needs a whole number' "$fascicle" train words.toml
-expect 2 'No such file' "$fascicle" train gone.toml
 
 # Checkpoints that no training run wrote. forge NAME CODE: a copy of the run, whose manifest `m` the code changes.
 forge() {
@@ -146,8 +140,7 @@ for bad in '--budget nan' '--budget inf' '--budget -1' '--batch-tokens 1e18' '--
 done
 for bad in 's/rows = 256/rows = 0/=product.tiles[0].rows: found 0' 's/speed = 0.93/speed = 0/=product.tiles[2].speed: found 0' \
   's/value = 0.08/value = -5/=device.collective_share: found -5' 's/value = 4.0/value = 1e308/=device.launch.host_us: found 1e308' \
-  's/value = 86/value = nan/=links.injection_gbps: found NaN' 's/value = 82/value = -1/=links.peer_gbps: found -1' \
-  's/nics = 4/nics = 4.5/=links.nics: found 4.5, needs a whole number' 's/^nics/adapters/=unknown field `adapters`'; do
+  's/value = 86/value = nan/=links.injection_gbps: found NaN' 's/value = 82/value = -1/=links.peer_gbps: found -1'; do
   sed -e "${bad%/=*}/" "$machines/perlmutter.toml" >machine.toml
   expect 2 "${bad#*/=}" timeout 10 "$fascicle" plan --machine machine.toml --devices 8 --model gpt-5b
 done

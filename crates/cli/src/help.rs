@@ -32,6 +32,7 @@ pub(crate) fn plain() -> clap::Command {
             })
         });
     }
+    command = with_negative_numbers(command);
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}Options:\n{{options}}{{after-help}}",
         topics(&command)
@@ -41,6 +42,19 @@ pub(crate) fn plain() -> clap::Command {
         command = command.mut_subcommand(&name, |command| with_examples(command, &name));
     }
     command.help_template(template).after_help(listed(&FIRST))
+}
+
+// A value of an option may be a number below 0, which an error then names with its option: no flag looks like a number.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(|argument| {
+            let takes = !argument.is_positional() && argument.get_action().takes_values();
+            match takes {
+                true => argument.allow_negative_numbers(true),
+                false => argument,
+            }
+        })
+        .mut_subcommands(with_negative_numbers)
 }
 
 // clap wraps everything but the line of usage.

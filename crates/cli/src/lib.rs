@@ -5,7 +5,7 @@
 //! model](https://github.com/fascicle-rs/fascicle/blob/main/docs/first-model.md) in the manual of
 //! [Fascicle](https://github.com/fascicle-rs/fascicle).
 //!
-//! Read in this order: [`main`] (arguments in, exit status out), `help` (topics, headings and examples), `commands` (one file for each), `overrides`
+//! Read in this order: [`main`] (arguments in, exit status out), `help` and `usage` (topics, headings and examples; what is wrong with the arguments), `commands` (one file for each), `overrides`
 //! and `sets` (flags that override a configuration), `inputs` and `corpus` (a checked configuration, and where its
 //! text comes from), `recovery` (what the nodes of a run have kept), `planned` and `this_machine` (what the planner decides, and for which machine), `launcher` and `ranks` (what starts and runs the ranks), `report`, `progress` and `ending` (what a person sees of a run),
 //! `explain` and `timeline` (a step explained), `supervise` (a run that is restarted when it fails), `failure` (how a command ends).
@@ -46,6 +46,7 @@ mod supervise;
 mod testing;
 mod this_machine;
 mod timeline;
+mod usage;
 
 use clap::{FromArgMatches, Parser};
 use commands::Command;
@@ -100,7 +101,10 @@ pub fn main(registry: &Registry) -> ExitCode {
         Err(error) => {
             // Help goes to stdout and faults to stderr. A reader who closed the pipe wants neither.
             if bootstrap::detect().rank.is_none_or(|rank| rank == 0) {
-                error.print().ok();
+                match usage::sentence(&error) {
+                    Some(sentence) => Failure::Usage(sentence).say(),
+                    None => drop(error.print()),
+                }
             }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }

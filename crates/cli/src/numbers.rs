@@ -1,6 +1,6 @@
 //! Numbers formatted for people.
 
-use hal::error::Grouped;
+use hal::error::{Counted, Grouped};
 use std::time::Duration;
 use train::speed::median;
 
@@ -25,12 +25,7 @@ pub(crate) fn grouped(number: impl TryInto<u64>) -> String {
 
 /// A count and its noun: `1 rank`, `8 ranks`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
-    let end = match noun {
-        _ if count == 1 => "",
-        _ if noun.ends_with('s') || noun.ends_with("ch") => "es",
-        _ => "s",
-    };
-    format!("{} {noun}{end}", grouped(count as u64))
+    Counted(count, noun).to_string()
 }
 
 /// A time as `0.8 s`, `42 s`, `3 min 05 s` or `2 h 07 min`.
@@ -56,8 +51,23 @@ pub(crate) fn flop_rate(flop_per_s: f64) -> String {
 pub(crate) fn figures(number: f64) -> String {
     let digits = 2 - number.abs().max(1e-9).log10().floor() as i32;
     match digits {
-        ..=0 => format!("{number:.0}"),
+        ..=0 => fixed(number, 0),
         _ => rounded(number, digits).to_string(),
+    }
+}
+
+/// A number with `digits` digits after the decimal point, and those before it in groups of three, as `12,345.7`.
+pub(crate) fn fixed(number: f64, digits: usize) -> String {
+    let text = format!("{number:.digits$}");
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", &text[..]),
+    };
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    match whole.parse::<u64>() {
+        Ok(whole) => format!("{sign}{}{rest}", grouped(whole)),
+        // NaN, infinity and what no u64 holds.
+        Err(_) => format!("{sign}{text}"),
     }
 }
 
@@ -98,7 +108,12 @@ mod tests {
     #[test]
     fn numbers_have_three_figures() {
         let texts = [0.0512345, 1.2345, 12.345, 123.45, 12345.6].map(figures);
-        assert_eq!(texts, ["0.0512", "1.23", "12.3", "123", "12346"]);
+        assert_eq!(texts, ["0.0512", "1.23", "12.3", "123", "12,346"]);
+        let texts = [12345.678, -1234.5, 0.25, f64::NAN, f64::NEG_INFINITY];
+        assert_eq!(
+            texts.map(|number| fixed(number, 1)),
+            ["12,345.7", "-1,234.5", "0.2", "NaN", "-inf"]
+        );
     }
 
     #[test]

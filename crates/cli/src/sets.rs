@@ -108,13 +108,6 @@ mod tests {
         )
     }
 
-    fn refusal(setting: &str) -> String {
-        match set(&[setting]) {
-            Err(Failure::Usage(sentence)) => sentence,
-            other => panic!("{setting}: {other:?}"),
-        }
-    }
-
     #[test]
     fn numbers_names_and_texts_are_set() {
         let config = set(&[
@@ -160,21 +153,6 @@ mod tests {
         assert_eq!(
             config.data.tokenizer,
             train::data::TokenizerChoice::File("t.json".into())
-        );
-    }
-
-    #[test]
-    fn mistakes_are_told_with_the_setting() {
-        let hint = "found `lerning_rate`, which does not exist here; did you mean `learning_rate`?";
-        assert_eq!(
-            refusal("training.lerning_rate=1"),
-            format!("--set training.lerning_rate=1: {hint}")
-        );
-        assert!(refusal("training.steps").contains("needs `=`"));
-        assert!(refusal("training..steps=1").contains("needs a key of names"));
-        assert_eq!(
-            refusal("training.steps=many"),
-            "--set training.steps=many: training.steps: found \"many\", needs a whole number of at least 0"
         );
     }
 }

@@ -196,12 +196,12 @@ mod tests {
         let error = "pipline".parse::<Axis>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "axis: found `pipline`, needed one of x, y, z, context, data, pipeline; did you mean `pipeline`?"
+            "axis: found `pipline`, needs one of x, y, z, context, data, pipeline; did you mean `pipeline`?"
         );
         let error = "w".parse::<Axis>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "axis: found `w`, needed one of x, y, z, context, data, pipeline"
+            "axis: found `w`, needs one of x, y, z, context, data, pipeline"
         );
     }
 

@@ -131,7 +131,7 @@ mod tests {
             .unwrap_err();
         assert_eq!(
             error.to_string(),
-            "grid x=1,y=1,z=0,data=1,pipeline=1: found degree 0 on axis z, needed at least 1"
+            "grid x=1,y=1,z=0,data=1,pipeline=1: found degree 0 on axis z, needs at least 1"
         );
     }
 

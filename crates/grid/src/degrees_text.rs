@@ -131,7 +131,7 @@ impl<'de> Visitor<'de> for DegreesVisitor {
     type Value = Degrees;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a grid: a text such as \"x=2,pipeline=4\" or a table of degrees per axis")
+        f.write_str("a string such as \"x=2,pipeline=4\", or a table of degrees by axis")
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Degrees, E> {
@@ -139,7 +139,7 @@ impl<'de> Visitor<'de> for DegreesVisitor {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> std::result::Result<Degrees, M::Error> {
-        let mut entries = Entries::new("table");
+        let mut entries = Entries::new("{ }");
         while let Some(key) = map.next_key::<String>()? {
             for (axis, degree) in table_entry(&entries, &key, &mut map)? {
                 entries.set(axis, degree).map_err(de::Error::custom)?;
@@ -220,32 +220,32 @@ mod tests {
     fn what_cannot_be_read_is_named() {
         assert_eq!(
             error("x=2,pipline=2"),
-            "grid `x=2,pipline=2`: axis: found `pipline`, needed one of x, y, z, context, data, pipeline; \
+            "grid `x=2,pipline=2`: axis: found `pipline`, needs one of x, y, z, context, data, pipeline; \
              did you mean `pipeline`?"
         );
         assert_eq!(
             error("x=2,y"),
-            "grid `x=2,y`: found `y`, needed axis=degree, as in x=2,pipeline=4"
+            "grid `x=2,y`: found `y`, needs axis=degree, as in x=2,pipeline=4"
         );
         assert_eq!(
             error(""),
-            "grid ``: found ``, needed axis=degree, as in x=2,pipeline=4"
+            "grid ``: found ``, needs axis=degree, as in x=2,pipeline=4"
         );
         assert_eq!(
             error("z=0"),
-            "grid `z=0`: found z=0, needed a whole number of at least 1"
+            "grid `z=0`: found z=0, needs a whole number of at least 1"
         );
         assert_eq!(
             error("z=-1"),
-            "grid `z=-1`: found z=-1, needed a whole number of at least 1"
+            "grid `z=-1`: found z=-1, needs a whole number of at least 1"
         );
         assert_eq!(
             error("z=two"),
-            "grid `z=two`: found z=two, needed a whole number of at least 1"
+            "grid `z=two`: found z=two, needs a whole number of at least 1"
         );
         assert_eq!(
             error("x=2,tp=4"),
-            "grid `x=2,tp=4`: found axis x twice, as 2 and as 4, needed it once"
+            "grid `x=2,tp=4`: found axis x twice, as 2 and as 4, needs it once"
         );
     }
 
@@ -278,7 +278,7 @@ mod tests {
             (r#"{"pipelin":2}"#, "did you mean `pipeline`?"),
             (r#"{"x":0}"#, "found degree 0 on axis x"),
             (r#"{"x":2,"tp_dimensions":[2,1,3]}"#, "found axis x twice"),
-            (r#"[2,1]"#, "a table of degrees per axis"),
+            (r#"[2,1]"#, "a table of degrees by axis"),
         ] {
             let message = serde_json::from_str::<Degrees>(text)
                 .unwrap_err()

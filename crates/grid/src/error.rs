@@ -11,7 +11,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// A word is not an axis.
-    #[error("axis: found `{found}`, needed one of x, y, z, context, data, pipeline{}", did_you_mean(.nearest))]
+    #[error("axis: found `{found}`, needs one of x, y, z, context, data, pipeline{}", did_you_mean(.nearest))]
     UnknownAxis {
         /// The word.
         found: String,
@@ -19,7 +19,7 @@ pub enum Error {
         nearest: Option<&'static str>,
     },
     /// A text of degrees has an entry that is not `axis=degree`.
-    #[error("grid `{text}`: found `{found}`, needed axis=degree, as in x=2,pipeline=4")]
+    #[error("grid `{text}`: found `{found}`, needs axis=degree, as in x=2,pipeline=4")]
     Entry {
         /// The entry.
         found: String,
@@ -35,7 +35,7 @@ pub enum Error {
         text: String,
     },
     /// A text of degrees gives an axis something that is not a whole number of at least 1.
-    #[error("grid `{text}`: found {axis}={found}, needed a whole number of at least 1")]
+    #[error("grid `{text}`: found {axis}={found}, needs a whole number of at least 1")]
     EntryDegree {
         /// The axis.
         axis: Axis,
@@ -45,7 +45,7 @@ pub enum Error {
         text: String,
     },
     /// A text of degrees names an axis twice, perhaps under two spellings.
-    #[error("grid `{text}`: found axis {axis} twice, as {first} and as {second}, needed it once")]
+    #[error("grid `{text}`: found axis {axis} twice, as {first} and as {second}, needs it once")]
     EntryTwice {
         /// The axis.
         axis: Axis,
@@ -57,7 +57,7 @@ pub enum Error {
         text: String,
     },
     /// A degree is 0.
-    #[error("grid {degrees}: found degree 0 on axis {axis}, needed at least 1")]
+    #[error("grid {degrees}: found degree 0 on axis {axis}, needs at least 1")]
     ZeroDegree {
         /// The axis.
         axis: Axis,
@@ -72,7 +72,7 @@ pub enum Error {
     },
     /// The degrees do not multiply to the number of ranks.
     #[error(
-        "grid: found {num_ranks} ranks, needed {} = {product}{}",
+        "grid: found {num_ranks} ranks, needs {} = {product}{}",
         factors(.degrees),
         grids_of(.nearest, *.num_ranks)
     )]
@@ -88,7 +88,7 @@ pub enum Error {
     },
     /// An order does not name every axis exactly once.
     #[error(
-        "axis order: found `{}`, needed x, y, z, context, data and pipeline once each{}{}",
+        "axis order: found `{}`, needs x, y, z, context, data and pipeline once each{}{}",
         names(.found), listed("; missing: ", .missing), listed("; repeated: ", .repeated)
     )]
     NotAPermutation {
@@ -100,7 +100,7 @@ pub enum Error {
         repeated: Vec<Axis>,
     },
     /// A rank is not in the world.
-    #[error("grid {degrees}: found rank {rank}, needed less than {world_size}")]
+    #[error("grid {degrees}: found rank {rank}, needs less than {world_size}")]
     RankOutOfRange {
         /// The rank.
         rank: usize,
@@ -110,7 +110,7 @@ pub enum Error {
         degrees: Degrees,
     },
     /// A coordinate is not below the degree of its axis.
-    #[error("grid {degrees}: found coordinates {coordinates}, needed {axis} less than {}", .degrees.get(*.axis))]
+    #[error("grid {degrees}: found coordinates {coordinates}, needs {axis} less than {}", .degrees.get(*.axis))]
     CoordinateOutOfRange {
         /// The first axis whose coordinate is too large.
         axis: Axis,
@@ -121,7 +121,7 @@ pub enum Error {
     },
     /// A layout cuts by the same axis twice.
     #[error(
-        "layout: found axis {axis} in dim {first_dim} and again in dim {second_dim}, needed at most one cut per axis"
+        "layout: found axis {axis} in dim {first_dim} and again in dim {second_dim}, needs at most one cut per axis"
     )]
     CutTwice {
         /// The axis.
@@ -133,14 +133,14 @@ pub enum Error {
     },
     /// The text of a layout cannot be parsed.
     #[error(
-        "layout `{text}`: found no brackets, needed dims between [ and ], as in [x z | y] or [- | x]"
+        "layout `{text}`: found no brackets, needs dims between [ and ], as in [x z | y] or [- | x]"
     )]
     LayoutText {
         /// The full text.
         text: String,
     },
     /// A tensor has more or fewer dims than its layout.
-    #[error("layout {layout}: found shape {shape:?} of {} dims, needed {num_dims}", .shape.len())]
+    #[error("layout {layout}: found shape {shape:?} of {} dims, needs {num_dims}", .shape.len())]
     NumDims {
         /// The layout, written.
         layout: String,

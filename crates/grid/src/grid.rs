@@ -230,7 +230,7 @@ mod tests {
             .to_string();
         assert_eq!(
             error,
-            "grid: found 8 ranks, needed 3 (x) x 1 (y) x 2 (z) x 1 (context) x 1 (data) x 2 (pipeline) = 12; \
+            "grid: found 8 ranks, needs 3 (x) x 1 (y) x 2 (z) x 1 (context) x 1 (data) x 2 (pipeline) = 12; \
              the nearest grids of 8 ranks: x=2,y=1,z=2,data=1,pipeline=2 or x=4,y=1,z=1,data=1,pipeline=2 \
              or x=4,y=1,z=2,data=1,pipeline=1"
         );
@@ -251,14 +251,14 @@ mod tests {
         let grid = grid("x=2,y=2", "x,y,z,pipeline,data");
         assert_eq!(
             grid.check_rank(4).unwrap_err().to_string(),
-            "grid x=2,y=2,z=1,data=1,pipeline=1: found rank 4, needed less than 4"
+            "grid x=2,y=2,z=1,data=1,pipeline=1: found rank 4, needs less than 4"
         );
         assert_eq!(
             grid.check_coordinates(&Coordinates::default().with(Axis::Z, 1))
                 .unwrap_err()
                 .to_string(),
             "grid x=2,y=2,z=1,data=1,pipeline=1: found coordinates x=0,y=0,z=1,data=0,pipeline=0, \
-             needed z less than 1"
+             needs z less than 1"
         );
     }
 

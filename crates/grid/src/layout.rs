@@ -231,7 +231,7 @@ mod tests {
         let error = Layout::cut(vec![vec![Axis::X], vec![Axis::X]]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "layout: found axis x in dim 0 and again in dim 1, needed at most one cut per axis"
+            "layout: found axis x in dim 0 and again in dim 1, needs at most one cut per axis"
         );
     }
 
@@ -242,7 +242,7 @@ mod tests {
                 .check(&[4, 5, 6])
                 .unwrap_err()
                 .to_string(),
-            "layout [- | -]: found shape [4, 5, 6] of 3 dims, needed 2"
+            "layout [- | -]: found shape [4, 5, 6] of 3 dims, needs 2"
         );
     }
 }

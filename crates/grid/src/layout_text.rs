@@ -85,7 +85,7 @@ mod tests {
     fn unreadable_texts_are_refused() {
         assert_eq!(
             "x | y".parse::<Layout>().unwrap_err().to_string(),
-            "layout `x | y`: found no brackets, needed dims between [ and ], as in [x z | y] or [- | x]"
+            "layout `x | y`: found no brackets, needs dims between [ and ], as in [x z | y] or [- | x]"
         );
         assert!(matches!(
             "[x | yy y]".parse::<Layout>(),

@@ -168,12 +168,12 @@ mod tests {
     fn what_is_no_permutation_is_refused() {
         assert_eq!(
             "x,y,z,x,data".parse::<AxisOrder>().unwrap_err().to_string(),
-            "axis order: found `x,y,z,x,data`, needed x, y, z, context, data and pipeline once each; \
+            "axis order: found `x,y,z,x,data`, needs x, y, z, context, data and pipeline once each; \
              missing: context,pipeline; repeated: x"
         );
         assert_eq!(
             "x,y,z,data".parse::<AxisOrder>().unwrap_err().to_string(),
-            "axis order: found `x,y,z,data`, needed x, y, z, context, data and pipeline once each; \
+            "axis order: found `x,y,z,data`, needs x, y, z, context, data and pipeline once each; \
              missing: context,pipeline"
         );
         assert!("x,y,z,data,pipeline,x".parse::<AxisOrder>().is_err());

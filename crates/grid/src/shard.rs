@@ -17,7 +17,7 @@ use std::ops::Range;
 pub fn shard_range(len: usize, num_shards: usize, index: usize) -> Range<usize> {
     assert!(
         index < num_shards,
-        "shard_range: a bug: found shard {index}, needed less than {num_shards}"
+        "shard_range: a bug: found shard {index}, needs less than {num_shards}"
     );
     let (size, larger) = (len / num_shards, len % num_shards);
     let start = index * size + index.min(larger);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "found shard 3, needed less than 3")]
+    #[should_panic(expected = "found shard 3, needs less than 3")]
     fn a_shard_that_is_not_there_is_a_bug() {
         shard_range(10, 3, 3);
     }

@@ -245,3 +245,19 @@ impl fmt::Display for Grouped {
         f.pad(&text)
     }
 }
+
+/// A count and its noun, as `1 rank`, `8 ranks` or `1,024 batches`.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted<'a>(pub usize, pub &'a str);
+
+impl fmt::Display for Counted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counted(count, noun) = self;
+        let end = match noun {
+            _ if *count == 1 => "",
+            _ if noun.ends_with('s') || noun.ends_with("ch") => "es",
+            _ => "s",
+        };
+        write!(f, "{} {noun}{end}", Grouped(*count as u64))
+    }
+}

@@ -85,7 +85,7 @@ impl FromStr for Reproducible {
             "grid" => Ok(Reproducible::Grid),
             _ => Err(Error::invalid(
                 "reproducible",
-                format!("`{text}`"),
+                format!("found `{text}`"),
                 "run or grid",
             )),
         }
@@ -143,7 +143,7 @@ impl FromStr for GradientWire {
             "narrow" => Ok(GradientWire::Narrow),
             "wide" => Ok(GradientWire::Wide),
             _ => {
-                let found = format!("`{text}`");
+                let found = format!("found `{text}`");
                 Err(Error::invalid(
                     "gradient_wire",
                     found,

@@ -35,7 +35,7 @@ pub enum Error {
         most: usize,
     },
     /// No family has a model of that name, and no file has it either.
-    #[error("model `{found}`: no such file, and none of {}", known.join(", "))]
+    #[error("model: found `{found}`, needs a file or one of {}", known.join(", "))]
     UnknownModel {
         /// The name.
         found: String,
@@ -49,7 +49,7 @@ pub enum Error {
     #[error(transparent)]
     Grid(grid::Error),
     /// The requested grid has another number of ranks than the job has devices.
-    #[error("grid {degrees}: found {found} ranks, needed {needed}, the number of devices")]
+    #[error("grid {degrees}: found {found} ranks, needs {needed}, the number of devices")]
     WorldSize {
         /// The requested grid.
         degrees: Degrees,

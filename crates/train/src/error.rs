@@ -2,8 +2,13 @@
 
 use crate::config::ConfigLocation;
 use bootstrap::{Failure, FailureKind};
+use grid::machine::no_such_key;
+use hal::error::Grouped;
 use parallel::pipeline::schedule::ScheduleError;
-use std::path::PathBuf;
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 use tensor::DType;
 
 /// Result with [`Error`].
@@ -28,16 +33,18 @@ pub enum Error {
         needed: String,
     },
     /// A configuration has a key that does not exist there.
-    #[error("{location}{}", unknown_key(found, meant, known))]
+    #[error("{location}{}{}", prefix(table), unknown_key(found, meant, known))]
     UnknownKey {
         /// Where it stands.
         location: ConfigLocation,
+        /// The table in which it stands, as in `training`; empty above all tables.
+        table: Box<str>,
         /// The key.
         found: String,
         /// The key that was probably meant.
         meant: Option<Meant>,
         /// The keys that exist there.
-        known: Vec<String>,
+        known: Box<[String]>,
     },
     /// A configuration names a family of models that the program does not have.
     #[error("model.family: found `{found}`, needs one of {}", known.join(", "))]
@@ -48,7 +55,7 @@ pub enum Error {
         known: Vec<String>,
     },
     /// A configuration's file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}", unreadable(path, source))]
     ConfigFile {
         /// The file.
         path: PathBuf,
@@ -56,11 +63,13 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A text is no configuration: it is not TOML, or a value has another type than its key.
-    #[error("{location}{reason}")]
+    #[error("{location}{}{reason}", prefix(key))]
     Syntax {
         /// Where the mistake is.
         location: ConfigLocation,
-        /// What the reader of the text reports.
+        /// The key with the mistake, as in `training.steps`; empty if it is not known.
+        key: String,
+        /// What is wrong with it.
         reason: String,
     },
     /// A machine's description cannot be found or read.
@@ -195,7 +204,8 @@ pub enum Error {
     },
     /// A checkpoint was not saved, because it would hold a number that is not finite. Earlier ones stay.
     #[error(
-        "checkpoint of step {step}: {name} holds a number that is not finite; it is not saved, and the earlier checkpoints stay"
+        "checkpoint of step {}: {name} holds a number that is not finite; it is not saved, and the earlier checkpoints stay",
+        Grouped(*step)
     )]
     NotFinite {
         /// How many steps were done.
@@ -204,7 +214,7 @@ pub enum Error {
         name: String,
     },
     /// Ranks that should hold the same numbers do not: a fault of memory, of a processor or of the network, or a bug.
-    #[error("step {step}, {phase}: {tensor}: {}", wrong_copies(holders, wrong.as_deref()))]
+    #[error("step {}, {phase}: {tensor}: {}", Grouped(*step), wrong_copies(holders, wrong.as_deref()))]
     Replicas {
         /// Number of the step, from 1 as in the records.
         step: u64,
@@ -219,7 +229,8 @@ pub enum Error {
     },
     /// The loss or the gradients are not finite.
     #[error(
-        "step {step}: {what} is {value}, first in micro-batch {micro_batch}; first bad tensor: {tensor}"
+        "step {}: {what} is {value}, first in micro-batch {micro_batch}; first bad tensor: {tensor}",
+        Grouped(*step)
     )]
     Diverged {
         /// Number of the step, from 1 as in the records.
@@ -436,13 +447,27 @@ where
     }
 }
 
+fn unreadable(path: &Path, source: &std::io::Error) -> String {
+    match source.kind() {
+        ErrorKind::NotFound => format!("{} does not exist", path.display()),
+        _ => format!("{}: {source}", path.display()),
+    }
+}
+
+fn prefix(key: &str) -> String {
+    match key {
+        "" => String::new(),
+        key => format!("{key}: "),
+    }
+}
+
 fn unknown_key(found: &str, meant: &Option<Meant>, known: &[String]) -> String {
     match meant {
         Some(Meant::Moved(key)) => format!("found `{found}`, which is `{key}` now"),
         Some(Meant::Near(key)) => {
             format!("found `{found}`, which does not exist here; did you mean `{key}`?")
         }
-        None => format!("found `{found}`, needs one of {}", known.join(", ")),
+        None => no_such_key(found, known),
     }
 }
 

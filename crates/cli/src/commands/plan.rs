@@ -138,7 +138,7 @@ pub(crate) struct Plan {
     #[arg(long)]
     stored_scores: bool,
     /// Time limit of the simulations, in seconds
-    #[arg(long, value_name = "SECONDS", default_value = "12", value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value = "12", value_parser = seconds)]
     budget: Duration,
     /// Write the simulated step of the best candidate as a Perfetto trace
     #[arg(long, value_name = "FILE")]
@@ -218,7 +218,8 @@ impl Plan {
             batch,
             precision: self.precision,
             optimiser: self.optimiser,
-            preset: Preset::parse(&self.settings).map_err(as_failure)?,
+            preset: Preset::parse(&self.settings)
+                .map_err(|error| Failure::usage(format!("--{error}")))?,
             allow_pipeline: self.allow_pipeline,
             grid: self.grid,
             order: self.order,

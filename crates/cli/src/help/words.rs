@@ -36,6 +36,7 @@ pub(super) const HEADINGS: &[(&str, &str, &[&str])] = &[
         "Data and training",
         &[
             "data",
+            "token_type",
             "steps",
             "batch",
             "micro_batches",

@@ -266,7 +266,11 @@ impl GptConfig {
         }
         match (0.0..1.0).contains(&self.dropout) {
             true => Ok(()),
-            false => refuse("dropout", self.dropout.to_string(), "a share in [0, 1)"),
+            false => refuse(
+                "dropout",
+                self.dropout.to_string(),
+                "a number from 0 to below 1",
+            ),
         }
     }
 }

@@ -82,9 +82,7 @@ impl FromStr for RopeScaling {
 
     fn from_str(text: &str) -> std::result::Result<RopeScaling, String> {
         let refuse = || {
-            format!(
-                "found \"{text}\", expected none, linear:FACTOR or llama3:FACTOR:LOW:HIGH:CONTEXT"
-            )
+            format!("found `{text}`, needs none, linear:FACTOR or llama3:FACTOR:LOW:HIGH:CONTEXT")
         };
         let number = |text: &str| text.parse::<f64>().map_err(|_| refuse());
         match text.split(':').collect::<Vec<_>>()[..] {
@@ -149,7 +147,7 @@ mod tests {
         }
         for text in ["", "linear", "linear:x", "llama3:8:1:4", "yarn:4", "none:1"] {
             let error = text.parse::<RopeScaling>().unwrap_err();
-            assert!(error.contains("expected none, linear:FACTOR"), "{error}");
+            assert!(error.contains("needs none, linear:FACTOR"), "{error}");
         }
     }
 

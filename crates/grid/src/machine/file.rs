@@ -40,7 +40,7 @@ pub struct Machine {
 #[non_exhaustive]
 pub enum MachineError {
     /// The name is neither a known machine nor a file.
-    #[error("machine `{found}`: no such file, and none of the known machines: {known}")]
+    #[error("machine: found `{found}`, needs the file of a description or one of {known}")]
     Unknown {
         /// The requested name.
         found: String,
@@ -100,13 +100,8 @@ impl Machine {
             path: path.into(),
             reason,
         };
-        let machine: Machine = toml::from_str(text).map_err(|error| {
-            let Mistake { line, reason } = Mistake::of(text, &error);
-            malformed(match line {
-                Some(line) => format!("line {line}: {reason}"),
-                None => reason,
-            })
-        })?;
+        let machine: Machine = toml::from_str(text)
+            .map_err(|error| malformed(Mistake::of(text, &error).to_string()))?;
         bounds::check(&machine).map_err(malformed)?;
         Ok(machine)
     }

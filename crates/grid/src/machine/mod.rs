@@ -4,7 +4,7 @@
 //! wrote. Read in this order: [`quantity`] (a number, its class and its source), [`device`] (memory, peaks,
 //! kernels, launches), [`gemm`] (the speed of a GEMM by shape), [`attention`] (fused, or with stored scores), [`links`] (bandwidths and latencies),
 //! [`route`] (the placement of a group on the nodes, and the cost of a collective there), [`crowding`]
-//! (ranks that share a host's cores), and `peak` (the peak of a job).
+//! (ranks that share a host's cores), and `peak` (the peak of a job). [`Mistake`] says what is wrong with a file.
 
 pub mod attention;
 mod bounds;
@@ -18,6 +18,7 @@ mod mistake;
 mod peak;
 pub mod quantity;
 pub mod route;
+pub mod suggest;
 
 pub use attention::{AttentionForm, stored_attention_bytes};
 pub use collective::{Algorithm, Cost, Operation};
@@ -26,6 +27,6 @@ pub use device::{Attention, Device, Launch};
 pub use file::{Machine, MachineError};
 pub use gemm::{GemmModel, GemmShape, Variant};
 pub use links::{Links, TableRow};
-pub use mistake::Mistake;
+pub use mistake::{Mistake, UnknownName, no_such_key};
 pub use quantity::{Class, Quantity};
 pub use route::{Placement, Route};

@@ -66,7 +66,7 @@ impl FromStr for Sharding {
                 "weights" => "none, optimiser or gradients; weights are sharded by axis z: z=8 instead of data=8",
                 _ => "none, optimiser or gradients",
             };
-            Error::invalid("sharding", format!("`{text}`"), needed)
+            Error::invalid("sharding", format!("found `{text}`"), needed)
         })
     }
 }

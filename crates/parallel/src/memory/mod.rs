@@ -47,7 +47,9 @@ impl FromStr for PlaceKind {
     fn from_str(text: &str) -> Result<PlaceKind> {
         let mut all = PlaceKind::ALL.into_iter();
         let named = all.find(|place| place.name() == text);
-        named.ok_or_else(|| Error::invalid("place", format!("`{text}`"), "device, host or files"))
+        named.ok_or_else(|| {
+            Error::invalid("place", format!("found `{text}`"), "device, host or files")
+        })
     }
 }
 
@@ -277,15 +279,15 @@ mod tests {
         let kinds = "a kind of segment (embedding, attention, mlp, head) or numbers from 0 to 5";
         assert_eq!(
             refused("attentoin", "1", "2"),
-            format!("training.recompute: `attentoin`, needs {kinds}")
+            format!("training.recompute: found `attentoin`, needs {kinds}")
         );
         assert_eq!(
             refused("1", "4-6", "2"),
-            format!("placement.activations: `4-6`, needs {kinds}")
+            format!("placement.activations: found `4-6`, needs {kinds}")
         );
         assert_eq!(
             refused("head", "1", "2"),
-            "training.recompute: `head`, needs segments that the model recomputes (attention, mlp)"
+            "training.recompute: found `head`, needs segments that the model recomputes (attention, mlp)"
         );
         assert_eq!(
             refused("1", "attention", "3"),

@@ -125,7 +125,7 @@ impl Segments {
                     "a kind of segment ({}) or numbers from 0 to {last}",
                     distinct(kinds).join(", ")
                 );
-                return Err(Error::invalid(setting, format!("`{name}`"), needed));
+                return Err(Error::invalid(setting, format!("found `{name}`"), needed));
             }
             for (segment, kind) in kinds.iter().enumerate() {
                 selected[segment] |= name.selects(segment, kind.as_ref());
@@ -154,7 +154,7 @@ impl Segments {
                     Segments::None => "false: the model recomputes no segment".to_owned(),
                     those => format!("segments that the model recomputes ({those})"),
                 };
-                return Err(Error::invalid(setting, format!("`{name}`"), needed));
+                return Err(Error::invalid(setting, format!("found `{name}`"), needed));
             }
         }
         Ok(())
@@ -215,7 +215,7 @@ impl FromStr for SegmentName {
     fn from_str(text: &str) -> Result<SegmentName> {
         let refuse = || {
             let needed = "a kind, a number, or numbers as in 3-8";
-            Error::invalid("segment", format!("`{text}`"), needed)
+            Error::invalid("segment", format!("found `{text}`"), needed)
         };
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -287,7 +287,7 @@ mod tests {
             let text = parsed(refused).unwrap_err().to_string();
             assert_eq!(
                 text,
-                format!("segment: `{refused}`, needs a kind, a number, or numbers as in 3-8")
+                format!("segment: found `{refused}`, needs a kind, a number, or numbers as in 3-8")
             );
         }
     }

@@ -66,7 +66,7 @@ impl FromStr for ContextAttention {
             ("ring", Some(exchange)) => Ok(ContextAttention::Ring { exchange }),
             _ => Err(Error::invalid(
                 "context_attention",
-                format!("`{text}`"),
+                format!("found `{text}`"),
                 "gather, heads, ring, or ring:N with the number of ranks that exchange heads",
             )),
         }

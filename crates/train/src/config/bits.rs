@@ -44,7 +44,11 @@ impl FromStr for BitsChoice {
         match text {
             "auto" => Ok(BitsChoice::Auto),
             fixed => fixed.parse().map(BitsChoice::Fixed).map_err(|_| {
-                hal::Error::invalid("reproducible", format!("`{text}`"), "auto, run or grid")
+                hal::Error::invalid(
+                    "reproducible",
+                    format!("found `{text}`"),
+                    "auto, run or grid",
+                )
             }),
         }
     }

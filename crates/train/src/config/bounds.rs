@@ -27,7 +27,7 @@ impl Numbers {
         match self {
             Numbers::Positive => "a number above 0",
             Numbers::NotNegative => "a number of at least 0",
-            Numbers::Share => "one in [0, 1)",
+            Numbers::Share => "a number from 0 to below 1",
         }
     }
 }

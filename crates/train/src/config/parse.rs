@@ -5,7 +5,7 @@ use super::{
     TrainingConfig, TuningConfig, suggest::nearest,
 };
 use crate::{Error, Families, Meant, Result};
-use grid::machine::Mistake;
+use grid::machine::{Mistake, UnknownName};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
@@ -77,49 +77,75 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// A mistake in a configuration's text, with its line and the nearest key.
+/// A mistake in a configuration's text, with its line, its key and the nearest word.
 pub(crate) fn refusal(text: &str, error: &toml::de::Error) -> Error {
-    let Mistake { line, reason } = Mistake::of(text, error);
+    let Mistake {
+        line,
+        key,
+        reason,
+        found,
+        is_vague,
+        unknown,
+    } = Mistake::of(text, error);
     let location = ConfigLocation { file: None, line };
-    let message = reason.as_str();
-    // serde names the key that it does not know and those that it does, all in back quotes.
-    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let quoted: Vec<&str> = quoted
-        .into_iter()
-        .enumerate()
-        .filter(|(place, key)| *place == 0 || !EARLIER.contains(key))
-        .map(|(_, key)| key)
-        .collect();
-    let Some((found, known)) = quoted
-        .split_first()
-        .filter(|_| message.starts_with("unknown field"))
-    else {
-        let reason = hinted(message, &quoted);
-        return Error::Syntax { location, reason };
+    let Some(UnknownName { found, mut known }) = unknown else {
+        // Where a key takes forms, not a word or a number alone, the table of settings says it better than serde.
+        let reason = match (found, forms(&key, is_vague)) {
+            (Some(found), Some(forms)) => format!("found {found}, needs {forms}"),
+            _ => reason,
+        };
+        return Error::Syntax {
+            location,
+            key,
+            reason,
+        };
     };
-    let moved = MOVED.iter().find(|(key, _)| key == found);
+    known.retain(|key| !EARLIER.contains(&key.as_str()));
+    let names: Vec<&str> = known.iter().map(String::as_str).collect();
+    let moved = MOVED.iter().find(|(key, _)| *key == found);
     let meant = match moved {
         Some((_, moved)) => Some(Meant::Moved(moved)),
-        None => nearest(found, known).map(|near| Meant::Near(near.to_owned())),
+        None => nearest(&found, &names)
+            .map(str::to_owned)
+            .or_else(|| elsewhere(&key, &found))
+            .map(Meant::Near),
     };
     Error::UnknownKey {
         location,
-        found: (*found).to_owned(),
+        table: key.into(),
+        found,
         meant,
-        known: known.iter().map(|key| (*key).to_owned()).collect(),
+        known: known.into(),
     }
 }
 
-// A word that is none of those that its key takes gets a hint too.
-fn hinted(message: &str, quoted: &[&str]) -> String {
-    let Some((found, known)) = quoted
-        .split_first()
-        .filter(|_| message.starts_with("unknown"))
-    else {
-        return message.to_owned();
+// The key of another table that has this name or, where it stands above all tables, one like it.
+fn elsewhere(table: &str, found: &str) -> Option<String> {
+    let tables = Config::keys();
+    let keys = tables
+        .iter()
+        .flat_map(|(table, keys)| keys.iter().map(move |key| (*table, key.name)));
+    let keys: Vec<(&str, &str)> = keys.filter(|(other, _)| !other.is_empty()).collect();
+    let names: Vec<&str> = keys.iter().map(|(_, name)| *name).collect();
+    let near = match table {
+        "" => nearest(found, &names)?,
+        _ => found,
     };
-    match nearest(found, known) {
-        Some(near) => format!("found `{found}`, which does not exist here; did you mean `{near}`?"),
-        None => format!("found `{found}`, needs one of {}", known.join(", ")),
-    }
+    let (table, name) = keys.iter().find(|(_, name)| *name == near)?;
+    Some(format!("{table}.{name}"))
+}
+
+// What a key takes, if it takes a table among others, or if the reader could not say it.
+fn forms(key: &str, is_vague: bool) -> Option<String> {
+    let tables = Config::keys().into_iter();
+    let mut keys = tables.flat_map(|(table, keys)| {
+        keys.into_iter()
+            .map(move |key| (format!("{table}.{}", key.name), key.values))
+    });
+    let (_, values) = keys.find(|(name, _)| name == key)?;
+    let values = values
+        .replace('`', "")
+        .replace("a list of", "list of")
+        .replace("list of", "an array of");
+    (is_vague || values.contains('{')).then_some(values)
 }

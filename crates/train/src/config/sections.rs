@@ -98,7 +98,8 @@ impl DataConfig {
     /// What is wrong with the paths and weights.
     ///
     /// # Errors
-    /// [`Error::Setting`] for an empty path or name, for a path beside a mixture, and for weights that a mixture cannot have.
+    /// [`Error::Setting`] for an empty path or name, for a fraction that leaves a part without data, for a path beside a mixture, and
+    /// for weights that a mixture cannot have.
     pub fn check(&self) -> Result<()> {
         check_path("data.path", self.path.as_deref())?;
         check_path("data.validation_path", self.validation_path.as_deref())?;
@@ -108,6 +109,11 @@ impl DataConfig {
                 let found = format!("an empty name for {}", entry.path.display());
                 return Err(Error::setting("data.evaluations", found, "a name"));
             }
+        }
+        let fraction = self.validation_fraction;
+        if self.validation_path.is_none() && !(fraction > 0.0 && fraction < 1.0) {
+            let needed = "a number above 0 and below 1";
+            return Err(Error::setting("data.validation_fraction", fraction, needed));
         }
         if self.mixture.is_empty() {
             return Ok(());

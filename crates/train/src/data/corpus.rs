@@ -199,7 +199,7 @@ mod tests {
             .to_string();
         assert_eq!(
             error,
-            "data: a.u32: token 5 at position 65539 is outside the vocabulary of 5; data.tokenizer = { ids = N } allows ids below N"
+            "data: a.u32: token 5 at position 65,539 is outside the vocabulary of 5; set data.tokenizer.ids to the number of tokens that the ids are of, as in --set data.tokenizer.ids=50257 for GPT-2's"
         );
     }
 

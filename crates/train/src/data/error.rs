@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hal::error::{Counted, Grouped};
+
 /// The result of this module's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -55,8 +57,9 @@ pub enum Error {
     },
     /// A part cannot hold one sequence.
     #[error(
-        "data: {name} holds {found} tokens ({training} training, {validation} validation), needs at least {needed} \
-         (context {} + 1) in each of the training and validation parts", needed - 1
+        "data: {name} holds {} ({} training, {} validation), needs at least {} \
+         (context {} + 1) in each of the training and validation parts",
+        Counted(*found, "token"), grouped(training), grouped(validation), grouped(needed), Grouped(*needed as u64 - 1)
     )]
     TooShort {
         /// Where the tokens come from.
@@ -71,7 +74,7 @@ pub enum Error {
         needed: usize,
     },
     /// A token file has become shorter since it was opened.
-    #[error("data: {} holds {found} bytes, needs the {needed} that it had when it was opened", path.display())]
+    #[error("data: {} holds {}, needs the {} that it had when it was opened", path.display(), Counted(*found as usize, "byte"), Grouped(*needed))]
     Shrunk {
         /// The token file.
         path: PathBuf,
@@ -82,8 +85,9 @@ pub enum Error {
     },
     /// A token is outside the vocabulary.
     #[error(
-        "data: {name}: token {token} at position {position} is outside the vocabulary of {vocabulary_size}; \
-         data.tokenizer = {{ ids = N }} allows ids below N"
+        "data: {name}: token {} at position {} is outside the vocabulary of {}; set data.tokenizer.ids to the number of \
+         tokens that the ids are of, as in --set data.tokenizer.ids=50257 for GPT-2's",
+        Grouped((*token).into()), grouped(position), grouped(vocabulary_size)
     )]
     TokenRange {
         /// Where the tokens come from.
@@ -96,7 +100,7 @@ pub enum Error {
         vocabulary_size: usize,
     },
     /// A token file ends within a token.
-    #[error("data: {} holds {bytes} bytes, which is no multiple of {token_bytes} ({dtype} tokens)", path.display())]
+    #[error("data: {} holds {}, which is no multiple of {token_bytes} ({dtype} tokens)", path.display(), Counted(*bytes as usize, "byte"))]
     OddLength {
         /// The token file.
         path: PathBuf,
@@ -108,7 +112,7 @@ pub enum Error {
         dtype: &'static str,
     },
     /// A `.bin` file does not state the size of its tokens.
-    #[error("data: {} may hold u16 or u32 tokens, needs data.token_type = \"u16\" or \"u32\"", path.display())]
+    #[error("data: {} holds token ids of 16 or of 32 bits, and does not say which; add --token-type u16, as nanoGPT writes them, or --token-type u32; for ids of GPT-2's tokenizer add --set data.tokenizer.ids=50257 too", path.display())]
     TokenTypeUnknown {
         /// The token file.
         path: PathBuf,
@@ -135,7 +139,9 @@ pub enum Error {
     },
     /// A character is not in the saved table.
     #[error(
-        "data: character {character:?} at position {position} is none of the {table_size} in the tokenizer's table"
+        "data: character {character:?} at position {} is none of the {} in the tokenizer's table",
+        grouped(position),
+        grouped(table_size)
     )]
     UnknownCharacter {
         /// The character.
@@ -189,8 +195,9 @@ pub enum Error {
     },
     /// A long document cannot be cut without a change of its tokens.
     #[error(
-        "data: {name}: within {bytes} bytes from byte {position} no line end keeps the tokens of tokenizer {tokenizer} if the \
-         text is cut there; --split-lines makes each line a document, --allow-cuts accepts other tokens at a cut"
+        "data: {name}: within {} from byte {} no line end keeps the tokens of tokenizer {tokenizer} if the \
+         text is cut there; --split-lines makes each line a document, --allow-cuts accepts other tokens at a cut",
+        Counted(*bytes, "byte"), Grouped(*position)
     )]
     Inexact {
         /// The file.
@@ -204,8 +211,9 @@ pub enum Error {
     },
     /// What was read back from a folder is not what was encoded.
     #[error(
-        "data: the {num_tokens} tokens at position {first} are not those of their text: what was read back differs from what was \
-         written, or the tokenizer gives the same text other tokens each time"
+        "data: the {} at position {} are not those of their text: what was read back differs from what was \
+         written, or the tokenizer gives the same text other tokens each time",
+        Counted(*num_tokens, "token"), Grouped(*first)
     )]
     Unequal {
         /// The position of the first of them.
@@ -247,6 +255,10 @@ pub enum Error {
         /// Sequences in the global batch.
         global_batch: usize,
     },
+}
+
+fn grouped(number: &usize) -> Grouped {
+    Grouped(*number as u64)
 }
 
 impl Error {
@@ -316,7 +328,7 @@ mod tests {
         };
         assert_eq!(
             error.to_string(),
-            "data: a.u16: token 300 at position 7 is outside the vocabulary of 256; data.tokenizer = { ids = N } allows ids below N"
+            "data: a.u16: token 300 at position 7 is outside the vocabulary of 256; set data.tokenizer.ids to the number of tokens that the ids are of, as in --set data.tokenizer.ids=50257 for GPT-2's"
         );
     }
 

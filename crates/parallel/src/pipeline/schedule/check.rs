@@ -128,7 +128,7 @@ mod tests {
         let text = check(&schedule).unwrap_err().to_string();
         assert_eq!(
             text,
-            "check: 2 lists of actions, needed 3, one for each stage"
+            "check: 2 lists of actions, needs 3, one for each stage"
         );
     }
 
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(
             text,
             "check: stage 0, position 1: found send activation to stage 2 (micro-batch 0, chunk 0), \
-             needed send activation to stage 1 (micro-batch 0, chunk 0)"
+             needs send activation to stage 1 (micro-batch 0, chunk 0)"
         );
         schedule.stages[0][1] = Action::RecvActivation {
             micro_batch: 0,
@@ -153,7 +153,7 @@ mod tests {
         };
         let text = check(&schedule).unwrap_err().to_string();
         assert!(
-            text.ends_with("needed no message at this end of the pipeline"),
+            text.ends_with("needs no message at this end of the pipeline"),
             "{text}"
         );
     }
@@ -165,7 +165,7 @@ mod tests {
         let text = check(&schedule).unwrap_err().to_string();
         assert_eq!(
             text,
-            "check: stage 0: no send activation to stage 1 (micro-batch 0, chunk 0), needed once \
+            "check: stage 0: no send activation to stage 1 (micro-batch 0, chunk 0), needs once \
              for stage 1 to receive activation from stage 0 (micro-batch 0, chunk 0)"
         );
     }

@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, ScheduleError>;
 #[non_exhaustive]
 pub enum ScheduleError {
     /// Arguments for which no schedule, partition or policy exists.
-    #[error("{operation}: {found}, needed {needed}")]
+    #[error("{operation}: {found}, needs {needed}")]
     Invalid {
         /// The function that refused.
         operation: &'static str,
@@ -21,7 +21,7 @@ pub enum ScheduleError {
     },
     /// A name that is not a schedule.
     #[error(
-        "schedule: found `{found}`, needed gpipe, 1f1b, interleaved[:CHUNKS], zb-h1, zb-v, pipedream, pipedream-2bw or message-driven[:IN_FLIGHT], numbers from 1"
+        "schedule: found `{found}`, needs gpipe, 1f1b, interleaved[:CHUNKS], zb-h1, zb-v, pipedream, pipedream-2bw or message-driven[:IN_FLIGHT], numbers from 1"
     )]
     Name {
         /// The name.
@@ -29,7 +29,7 @@ pub enum ScheduleError {
     },
     /// An action that this stage has no reason for: no such micro-batch or chunk, no message there, or another
     /// peer.
-    #[error("check: stage {stage}, position {index}: found {action}, needed {needed}")]
+    #[error("check: stage {stage}, position {index}: found {action}, needs {needed}")]
     Misplaced {
         /// The stage.
         stage: usize,
@@ -41,7 +41,7 @@ pub enum ScheduleError {
         needed: String,
     },
     /// The same action twice.
-    #[error("check: stage {stage}: {action} at positions {first} and {second}, needed once")]
+    #[error("check: stage {stage}: {action} at positions {first} and {second}, needs once")]
     Duplicate {
         /// The stage.
         stage: usize,
@@ -53,7 +53,7 @@ pub enum ScheduleError {
         second: usize,
     },
     /// An action that is missing. For a message, `waiting` is the other stage and what it does in vain.
-    #[error("check: stage {stage}: no {action}, needed once{}", for_whom(waiting))]
+    #[error("check: stage {stage}: no {action}, needs once{}", for_whom(waiting))]
     Missing {
         /// The stage.
         stage: usize,
@@ -64,7 +64,7 @@ pub enum ScheduleError {
     },
     /// An action before one on which it depends, on the same stage.
     #[error(
-        "check: stage {stage}: {action} at position {index}, needed after {needs}, which is at {needs_index}"
+        "check: stage {stage}: {action} at position {index}, needs after {needs}, which is at {needs_index}"
     )]
     Order {
         /// The stage.
@@ -80,7 +80,7 @@ pub enum ScheduleError {
     },
     /// A channel whose two ends disagree on the order of messages.
     #[error(
-        "check: {channel}, message {position}: sender does {sent}, receiver does {received}, needed the same message"
+        "check: {channel}, message {position}: sender does {sent}, receiver does {received}, needs the same message"
     )]
     ChannelOrder {
         /// The channel.
@@ -93,7 +93,7 @@ pub enum ScheduleError {
         received: Action,
     },
     /// Stages that wait for one another forever.
-    #[error("check: deadlock, needed an order that finishes: {0}")]
+    #[error("check: deadlock, needs an order that finishes: {0}")]
     Deadlock(Deadlock),
 }
 

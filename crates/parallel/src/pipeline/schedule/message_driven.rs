@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn impossible_arguments_are_refused() {
         let text = MessageDriven::new(2, 2, 1, 0).unwrap_err().to_string();
-        let expected = "message-driven: stage 2, limit of 0 in flight, needed a stage below 2 and a limit of at least 1";
+        let expected = "message-driven: stage 2, limit of 0 in flight, needs a stage below 2 and a limit of at least 1";
         assert_eq!(text, expected);
         assert!(MessageDriven::new(0, 2, 0, 1).is_err());
     }

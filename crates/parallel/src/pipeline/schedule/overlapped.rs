@@ -5,6 +5,7 @@ use super::{
     Action, Report, Result, Schedule, ScheduleError, ScheduleKind, Stages, check,
     one_forward_one_backward, program::Task, shape::Shape,
 };
+use hal::error::Counted;
 
 /// Steps that the list shows: one that begins with nothing ahead, one like all in between, and one that leaves nothing ahead.
 pub(super) const STEPS: usize = 3;
@@ -55,7 +56,11 @@ impl Overlapped {
         let invalid = |needed: &str| {
             Err(ScheduleError::Invalid {
                 operation,
-                found: format!("{num_stages} stages, {num_micro_batches} micro-batches"),
+                found: format!(
+                    "{}, {}",
+                    Counted(num_stages, "stage"),
+                    Counted(num_micro_batches, "micro-batch")
+                ),
                 needed: needed.to_string(),
             })
         };

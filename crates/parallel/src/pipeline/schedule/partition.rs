@@ -187,13 +187,13 @@ mod tests {
         let text = balance(&[1.0; 3], 4).unwrap_err().to_string();
         assert_eq!(
             text,
-            "partition: 3 items for 4 parts, needed at least 1 part, and at least 1 item for each"
+            "partition: 3 items for 4 parts, needs at least 1 part, and at least 1 item for each"
         );
         assert!(balance(&[1.0], 0).is_err());
         let text = balance(&[1.0, f64::NAN], 1).unwrap_err().to_string();
         assert_eq!(
             text,
-            "partition: cost NaN of item 1, needed finite costs from 0"
+            "partition: cost NaN of item 1, needs finite costs from 0"
         );
     }
 }

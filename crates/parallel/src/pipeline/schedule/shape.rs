@@ -1,6 +1,7 @@
 //! What follows from the counts of a schedule: the actions of each stage, and what each of them needs.
 
 use super::{Action, ChunkLocation, Pass, Result, ScheduleError, Stages, action::Role};
+use hal::error::Counted;
 
 /// The most passes that one schedule may hold in one direction. Far above any real run; it turns a mistyped
 /// number into an error before memory is allocated.
@@ -20,8 +21,12 @@ impl Shape {
             chunks: num_chunks,
             ..
         } = stages;
-        let found =
-            format!("{num_stages} stages, {num_chunks} chunks, {num_micro_batches} micro-batches");
+        let found = format!(
+            "{}, {}, {}",
+            Counted(num_stages, "stage"),
+            Counted(num_chunks, "chunk"),
+            Counted(num_micro_batches, "micro-batch")
+        );
         let passes = num_stages
             .checked_mul(num_chunks)
             .and_then(|n| n.checked_mul(num_micro_batches));
@@ -257,7 +262,7 @@ mod tests {
             .to_string();
         assert_eq!(
             text,
-            "gpipe: 4 stages, 1 chunks, 0 micro-batches, needed at least 1 of each"
+            "gpipe: 4 stages, 1 chunk, 0 micro-batches, needs at least 1 of each"
         );
     }
 }

@@ -159,7 +159,7 @@ mod tests {
 stage 0 | F1 F0 B0 B1
 stage 1 | F0 F1 B0 B1
 check: stage 0: send activation to stage 1 (micro-batch 0, chunk 0) at position 1, \
-needed after forward (micro-batch 0, chunk 0), which is at 2";
+needs after forward (micro-batch 0, chunk 0), which is at 2";
         assert_eq!(schedule.to_text(200), expected);
     }
 }

@@ -243,9 +243,7 @@ mod tests {
         ));
         let error = detect("a.bin", None).unwrap_err().to_string();
         assert!(
-            error.ends_with(
-                "a.bin may hold u16 or u32 tokens, needs data.token_type = \"u16\" or \"u32\""
-            ),
+            error.ends_with("for ids of GPT-2's tokenizer add --set data.tokenizer.ids=50257 too"),
             "{error}"
         );
         let found = Source::detect(folder.path(), &["rs".into()], None).unwrap();

@@ -58,7 +58,7 @@ mod tests {
         let error = encode("3 10", 10).unwrap_err().to_string();
         assert_eq!(
             error,
-            "data: text: token 10 at position 1 is outside the vocabulary of 10; data.tokenizer = { ids = N } allows ids below N"
+            "data: text: token 10 at position 1 is outside the vocabulary of 10; set data.tokenizer.ids to the number of tokens that the ids are of, as in --set data.tokenizer.ids=50257 for GPT-2's"
         );
     }
 }

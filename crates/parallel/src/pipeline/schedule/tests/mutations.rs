@@ -150,7 +150,7 @@ fn a_cycle_over_two_stages_is_a_deadlock_with_both_named() {
     let text = check(&schedule).unwrap_err().to_string();
     assert_eq!(
         text,
-        "check: deadlock, needed an order that finishes: \
+        "check: deadlock, needs an order that finishes: \
          stage 0 waits at position 1 to receive gradient from stage 1 (micro-batch 0, chunk 0); \
          stage 1 waits at position 0 to receive activation from stage 0 (micro-batch 0, chunk 0)"
     );

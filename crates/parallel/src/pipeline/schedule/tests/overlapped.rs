@@ -19,7 +19,7 @@ fn all_sizes_check_and_keep_what_1f1b_keeps() {
     let text = pipedream_2bw(4, 3).unwrap_err().to_string();
     assert_eq!(
         text,
-        "pipedream-2bw: 4 stages, 3 micro-batches, needed at least as many micro-batches as stages"
+        "pipedream-2bw: 4 stages, 3 micro-batches, needs at least as many micro-batches as stages"
     );
 }
 
@@ -109,19 +109,19 @@ fn an_end_at_another_place_is_refused_with_its_stage() {
     };
     let early = refused(|overlapped| overlapped.ends[2] = overlapped.ends[2].map(|end| end - 12));
     assert!(
-        early.contains("stage 2: ") && early.ends_with("needed it before the step ends"),
+        early.contains("stage 2: ") && early.ends_with("needs it before the step ends"),
         "{early}"
     );
     let far = refused(|overlapped| overlapped.ends[0][0] += 30);
     assert!(
-        far.contains("stage 0: ") && far.ends_with("needed at most the next batch ahead"),
+        far.contains("stage 0: ") && far.ends_with("needs at most the next batch ahead"),
         "{far}"
     );
     let uneven = refused(|overlapped| overlapped.ends[3][1] += 2);
     assert!(uneven.contains("stage 3: other passes ahead"), "{uneven}");
     let ahead = refused(|overlapped| overlapped.ends[3] = overlapped.ends[3].map(|end| end + 6));
     assert!(
-        ahead.contains("stage 3: ") && ahead.contains("ahead, needed at most"),
+        ahead.contains("stage 3: ") && ahead.contains("ahead, needs at most"),
         "{ahead}"
     );
 }
@@ -157,7 +157,7 @@ fn each_update_finds_the_version_that_its_micro_batch_has_read() {
     let text = pipedream(4, 3).unwrap_err().to_string();
     assert_eq!(
         text,
-        "pipedream: 4 stages, 3 micro-batches, needed at least as many micro-batches as stages"
+        "pipedream: 4 stages, 3 micro-batches, needs at least as many micro-batches as stages"
     );
 }
 
@@ -189,13 +189,13 @@ fn a_stash_that_is_too_small_is_refused_with_its_stage() {
     let text = check_overlapped(&few).unwrap_err().to_string();
     assert_eq!(
         text,
-        "check: stage 1: 3 micro-batches between forward and backward, needed at most its 2 versions"
+        "check: stage 1: 3 micro-batches between forward and backward, needs at most its 2 versions"
     );
     let mut late = good.clone();
     late.ends[3] = late.ends[3].map(|end| end + 4);
     let text = check_overlapped(&late).unwrap_err().to_string();
     assert!(
-        text.contains("stage 3: 1 backwards ahead, needed none"),
+        text.contains("stage 3: 1 backwards ahead, needs none"),
         "{text}"
     );
 }

@@ -192,6 +192,6 @@ fn the_first_stage_of_1f1b_gets_fewer_items_where_memory_is_short() {
     let text = cut(3.0).unwrap_err().to_string();
     assert_eq!(
         text,
-        "partition: no cut into 2 parts that fits, needed more memory than 3 bytes per stage"
+        "partition: no cut into 2 parts that fits, needs more memory than 3 bytes per stage"
     );
 }

@@ -2,6 +2,7 @@
 
 use super::super::{ScheduleKind, Times, build, check, idle};
 use super::{all_kinds, brute};
+use hal::error::Grouped;
 
 fn for_all_sizes(mut body: impl FnMut(ScheduleKind, usize, usize)) {
     for kind in all_kinds() {
@@ -144,7 +145,7 @@ fn all_report_wrong_sizes() {
                 .unwrap_err()
                 .to_string();
             assert!(
-                text.contains(&num_stages.to_string()) && text.contains("needed"),
+                text.contains(&Grouped(num_stages as u64).to_string()) && text.contains("needs"),
                 "{text}"
             );
         }
