@@ -2,7 +2,7 @@
 
 use crate::{Reader, table::table};
 use grid::Grid;
-use hal::error::Bytes;
+use hal::error::{Bytes, Counted, Grouped};
 use serde::Serialize;
 use serde_json::Value;
 use std::{fmt, path::PathBuf};
@@ -113,7 +113,12 @@ impl Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.path.display())?;
-        writeln!(f, "step {}, written by grid {}", self.step, self.grid())?;
+        writeln!(
+            f,
+            "step {}, written by grid {}",
+            Grouped(self.step),
+            self.grid()
+        )?;
         if let Some(loss) = self.validation_loss {
             writeln!(f, "validation loss {loss:.4}")?;
         }
@@ -123,9 +128,9 @@ impl fmt::Display for Summary {
         let bytes = size(self.num_bytes);
         writeln!(
             f,
-            "{} tensors, {} elements, {bytes}",
-            self.tensors.len(),
-            self.num_elements
+            "{}, {} elements, {bytes}",
+            Counted(self.tensors.len(), "tensor"),
+            Grouped(self.num_elements)
         )?;
         let rows = self.tensors.iter().map(TensorSummary::row);
         table(

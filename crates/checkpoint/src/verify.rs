@@ -4,7 +4,10 @@ use crate::{
     Error, Reader, Result,
     folder::{self, FolderKind, complete},
 };
-use hal::{error::Bytes, files};
+use hal::{
+    error::{Bytes, Counted, Grouped},
+    files,
+};
 use serde::Serialize;
 use std::{
     collections::BTreeSet,
@@ -33,13 +36,14 @@ impl fmt::Display for VerifyReport {
         let bytes = Bytes(usize::try_from(self.num_bytes).unwrap_or(usize::MAX));
         write!(
             f,
-            "step {} is intact: {} tensors, ",
-            self.step, self.num_tensors
+            "step {} is intact: {}, ",
+            Grouped(self.step),
+            Counted(self.num_tensors, "tensor")
         )?;
         write!(
             f,
-            "each element stored once, in {} files ({bytes}) with the CRC-32 written",
-            self.num_files
+            "each element stored once, in {} ({bytes}) with the CRC-32 written",
+            Counted(self.num_files, "file")
         )
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::{
     failure::{Failure, Outcome},
-    launcher, output,
+    launcher,
+    numbers::grouped,
+    output,
 };
 use bootstrap::{World, local::Options};
 use std::path::Path;
@@ -25,7 +27,8 @@ pub(crate) fn recover(dir: &Path) -> Outcome {
     }
     output::note(&match recovery.recovered {
         Some((step, path)) => format!(
-            "the nodes have kept a checkpoint of step {step}: it is now {}",
+            "the nodes have kept a checkpoint of step {}: it is now {}",
+            grouped(step),
             path.display()
         ),
         None => {

@@ -71,7 +71,7 @@ impl Facts {
         names
             .zip(&self.memory)
             .for_each(|(name, sentence)| line(name, sentence.clone()));
-        line("overlap", overlap(&self.config));
+        line("overlap", self.config.parallel.overlap.explained());
         line("device", self.device.clone());
         line("steps", steps(started));
         line("run", self.dir.display().to_string());
@@ -190,15 +190,6 @@ fn grid(config: &Config) -> String {
     )
 }
 
-fn overlap(config: &Config) -> String {
-    let names = Vec::<String>::from(config.parallel.overlap);
-    if names.is_empty() {
-        "none".into()
-    } else {
-        names.join(", ")
-    }
-}
-
 fn steps(started: &Started) -> String {
     match started.first_step {
         0 => grouped(started.num_steps),
@@ -250,7 +241,8 @@ mod tests {
             "pipeline=2 cuts the layers into stages",
             "; schedule 1f1b, bubble 33 %",
             "16 sequences of 128 tokens = 1 replica x 2 micro-batches of 8, each over 2 ranks",
-            "oar, ors, oag, data",
+            "oar (all-reduces of gradients of inputs), ors (reduce-scatters of gradients of weights), oag (all-gathers of weights), \
+             data (sums of gradients over replicas)",
             "runs/a",
         ] {
             assert!(text.contains(part), "{part} not in\n{text}");

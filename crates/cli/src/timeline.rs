@@ -1,6 +1,9 @@
 //! The schedule of a pipeline as a text diagram, with its cost.
 
-use crate::failure::{Failure, Outcome};
+use crate::{
+    failure::{Failure, Outcome},
+    numbers::counted,
+};
 use parallel::pipeline::schedule::{self, ScheduleKind, Times};
 use serde::Serialize;
 use train::Config;
@@ -60,12 +63,12 @@ impl Timeline {
             _ => "F forward, B backward, . idle",
         };
         format!(
-            "\nschedule {} over {} stages, {} micro-batches ({letters})\n{picture}  \
+            "\nschedule {} over {}, {} ({letters})\n{picture}  \
              bubble {:.0} % where a backward takes twice a forward; activations kept at most, by stage: {}\n  \
              segments of the model in each part: {}\n",
             self.name,
-            self.stages,
-            self.micro_batches,
+            counted(self.stages, "stage"),
+            counted(self.micro_batches, "micro-batch"),
             100.0 * self.bubble,
             peaks.join(", "),
             segments.join(", ")

@@ -2,6 +2,7 @@
 
 use super::{Description, DiffReport, Pair, ScalarDiff, TensorDiff, Unmatched};
 use crate::table::table;
+use hal::error::{Counted, Grouped};
 use std::fmt;
 
 impl DiffReport {
@@ -10,7 +11,10 @@ impl DiffReport {
         let (a, b) = (self.paths.a.display(), self.paths.b.display());
         let compared = self.num_compared;
         match self.equal {
-            true => format!("{a} and {b} are equal bit for bit ({compared} tensors)"),
+            true => format!(
+                "{a} and {b} are equal bit for bit ({})",
+                Counted(compared, "tensor")
+            ),
             false => format!("{a} and {b} differ: {}", self.counts()),
         }
     }
@@ -22,7 +26,7 @@ impl DiffReport {
             (self.scalars.len(), "numbers of the trainer".to_owned()),
             (
                 self.tensors.len(),
-                format!("of {compared} tensors in their elements"),
+                format!("of {} in their elements", Counted(compared, "tensor")),
             ),
             (
                 self.unmatched.len(),
@@ -31,7 +35,7 @@ impl DiffReport {
         ];
         let found = parts.into_iter().filter(|(count, _)| *count > 0);
         let found: Vec<_> = found
-            .map(|(count, what)| format!("{count} {what}"))
+            .map(|(count, what)| format!("{} {what}", Grouped(count as u64)))
             .collect();
         found.join(", ")
     }
@@ -104,7 +108,11 @@ fn tensor_row(tensor: &TensorDiff) -> [String; 8] {
     let (first, elements) = (&tensor.first, &tensor.first.elements);
     [
         tensor.name.clone(),
-        format!("{} of {}", tensor.num_differing, tensor.num_elements),
+        format!(
+            "{} of {}",
+            Grouped(tensor.num_differing),
+            Grouped(tensor.num_elements)
+        ),
         format!("{:?}", first.index),
         elements.a.text.clone(),
         elements.b.text.clone(),

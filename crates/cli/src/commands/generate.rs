@@ -8,6 +8,7 @@ use super::{checkpoint, on_ranks::OnRanks};
 use crate::{
     Registry, device,
     failure::{Failure, Outcome},
+    numbers::{counted, fixed},
     output,
 };
 use chat::Chats;
@@ -50,39 +51,19 @@ pub(crate) struct Generate {
     tokens: usize,
     /// Values above 1 flatten the distribution over tokens, values below 1 sharpen it; 0 takes the most
     /// likely token
-    #[arg(
-        long,
-        value_name = "T",
-        default_value_t = 0.8,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "T", default_value_t = 0.8)]
     temperature: f64,
     /// Consider only the K most likely tokens; 0 considers all
     #[arg(long, value_name = "K", default_value_t = 40)]
     top_k: usize,
     /// Consider only the most likely tokens whose probabilities reach P in sum; 1 considers all
-    #[arg(
-        long,
-        value_name = "P",
-        default_value_t = 1.0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
     top_p: f64,
     /// Consider only tokens at least P times as likely as the most likely one; 0 considers all
-    #[arg(
-        long,
-        value_name = "P",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
     min_p: f64,
     /// Make tokens that the text has already less likely: positive logits are divided by R, negative ones multiplied
-    #[arg(
-        long,
-        value_name = "R",
-        default_value_t = 1.0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "R", default_value_t = 1.0)]
     repetition_penalty: f64,
     /// End the text before this string; may be repeated
     #[arg(long, value_name = "TEXT")]
@@ -226,10 +207,10 @@ impl Generate {
 
 fn told(speed: &Speed) -> String {
     format!(
-        "prefill {} tokens, {:.1} tokens/s; decode {} tokens, {:.1} tokens/s",
-        speed.prefill_tokens,
-        speed.prefill_per_second(),
-        speed.decode_tokens,
-        speed.decode_per_second()
+        "prefill {}, {} tokens/s; decode {}, {} tokens/s",
+        counted(speed.prefill_tokens, "token"),
+        fixed(speed.prefill_per_second(), 1),
+        counted(speed.decode_tokens, "token"),
+        fixed(speed.decode_per_second(), 1)
     )
 }

@@ -1,6 +1,7 @@
 //! Hosts that a run itself finds slow while it trains.
 
 use super::hosts::{self, Host};
+use crate::numbers::grouped;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -57,7 +58,7 @@ impl Reports {
             why: format!(
                 "slow in {} measurements in a row up to step {}: {:.3} of the median's Tflop/s, {:.3} of its copies",
                 slow.times,
-                newest.step,
+                grouped(newest.step),
                 slow.tflops / newest.tflops,
                 slow.copy_gbps / newest.copy_gbps
             ),

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     failure::{Failure, Outcome},
-    numbers::counted,
+    numbers::{counted, grouped},
     output,
 };
 use std::{
@@ -147,7 +147,7 @@ impl Supervisor {
                 Next::Again { pause, without } => {
                     let at = step.map_or_else(
                         || "from the beginning".to_owned(),
-                        |step| format!("from the checkpoint of step {step}"),
+                        |step| format!("from the checkpoint of step {}", grouped(step)),
                     );
                     output::note(&format!(
                         "supervise: ended with {}; starts again {at}",

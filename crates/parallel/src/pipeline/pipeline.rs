@@ -19,6 +19,7 @@ use crate::{
     parameter::Parameter,
 };
 use grid::Axis;
+use hal::error::Counted;
 use std::{cell::RefCell, fmt, rc::Rc};
 use tensor::{Error, Result, Tensor};
 
@@ -245,7 +246,7 @@ impl Pipeline {
             let needed = format!("{needed}, as the schedule has");
             return Err(Error::invalid(
                 "batch",
-                format!("{found} micro-batches"),
+                Counted(found, "micro-batch").to_string(),
                 needed,
             ));
         }
@@ -300,8 +301,8 @@ impl Pipeline {
         let mut pairs = batch.micro_batches.iter().zip(rows);
         if batch.micro_batches.len() != rows.len() || !pairs.all(fits) {
             let found = format!(
-                "{} micro-batches, and new tokens of {}",
-                batch.micro_batches.len(),
+                "{}, and new tokens of {}",
+                Counted(batch.micro_batches.len(), "micro-batch"),
                 rows.len()
             );
             return Err(Error::invalid("extend", found, "new tokens of every row"));
@@ -396,11 +397,12 @@ fn check_untied(cut: &Cut, declared: &[Parameter]) -> Result<()> {
 
 fn check_announced(batch: &Batch, announced: &Batch) -> Result<()> {
     let told = |batch: &Batch| {
-        let micro_batches = batch.micro_batches.len();
-        let rows = batch.num_rows;
+        // Steps are numbered from 1 wherever people read them.
         format!(
-            "step {} of {rows} rows in {micro_batches} micro-batches",
-            batch.step
+            "step {} of {} in {}",
+            batch.step + 1,
+            Counted(batch.num_rows, "row"),
+            Counted(batch.micro_batches.len(), "micro-batch")
         )
     };
     match told(batch) == told(announced) {

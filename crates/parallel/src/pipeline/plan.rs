@@ -2,6 +2,7 @@
 
 use super::schedule::{self, Overlapped, Schedule, ScheduleKind, Stages};
 use crate::data::VersionGradients;
+use hal::error::Counted;
 use tensor::{Error, Result};
 
 /// How the micro-batches of a step pass through the stages.
@@ -31,8 +32,11 @@ impl SchedulePlan {
         num_micro_batches: usize,
     ) -> Result<SchedulePlan> {
         let refuse = |error: schedule::ScheduleError| {
-            let found =
-                format!("{kind} for {num_stages} stages and {num_micro_batches} micro-batches");
+            let found = format!(
+                "{kind} for {} and {}",
+                Counted(num_stages, "stage"),
+                Counted(num_micro_batches, "micro-batch")
+            );
             Error::invalid("schedule", found, format!("one that can run: {error}"))
         };
         if let ScheduleKind::MessageDriven { in_flight } = kind {

@@ -5,6 +5,7 @@ use crate::{
     Result,
     metrics::{self, Record, Stepped},
 };
+use hal::error::{Counted, Grouped};
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -196,7 +197,9 @@ impl fmt::Display for Comparison {
         if self.is_equal() {
             return write!(
                 f,
-                "equal: losses and norms of {records} steps, digests of {digests}"
+                "equal: losses and norms of {}, digests of {}",
+                Counted(records, "step"),
+                Grouped(digests as u64)
             );
         }
         if let Some(found) = &self.record {
@@ -205,14 +208,19 @@ impl fmt::Display for Comparison {
             let step = found.step;
             write!(
                 f,
-                "step {step} is the first whose loss or gradient norm differs: losses {a} and {b}, norms {norm_a} and {norm_b}"
+                "step {} is the first whose loss or gradient norm differs: losses {a} and {b}, norms {norm_a} and {norm_b}",
+                Grouped(step)
             )?;
         } else {
-            write!(f, "losses and norms of {records} steps are equal")?;
+            write!(
+                f,
+                "losses and norms of {} are equal",
+                Counted(records, "step")
+            )?;
         }
         match &self.digest {
             Some(found) => write!(f, "\n{found}"),
-            None => write!(f, "\nthe digests of {digests} steps are equal"),
+            None => write!(f, "\nthe digests of {} are equal", Counted(digests, "step")),
         }?;
         let earlier = self.digest.as_ref().and_then(|found| found.last_equal);
         let first = [
@@ -223,7 +231,7 @@ impl fmt::Display for Comparison {
             Some(first) if earlier.unwrap_or(0) + 1 < first => write!(
                 f,
                 "\nto find the step, resume both from a checkpoint of step {} or before with training.digest_every = 1",
-                first - 1
+                Grouped(first - 1)
             ),
             _ => Ok(()),
         }
@@ -243,7 +251,8 @@ impl fmt::Display for DigestDiff {
         let what = if phase == FORWARD { "output" } else { "tensor" };
         write!(
             f,
-            "step {step} is the first whose digests differ: {phase}, {what} `{tensor}`"
+            "step {} is the first whose digests differ: {phase}, {what} `{tensor}`",
+            Grouped(*step)
         )?;
         match num_blocks {
             0 => write!(f, ", which one run does not have")?,

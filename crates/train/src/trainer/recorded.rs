@@ -6,6 +6,7 @@
 
 use super::{Options, Trainer, trainer::Computed};
 use crate::{Error, Result};
+use hal::error::Counted;
 use parallel::{Batch, Context};
 use tensor::{Recording, Tensor, ops};
 
@@ -112,7 +113,7 @@ impl Recorded {
     /// or shapes, and from the device.
     pub(super) fn run(&self, batch: &Batch, loss_scale: f64) -> Result<Computed> {
         if batch.micro_batches.len() != self.batch.micro_batches.len() {
-            let found = format!("{} micro-batches", batch.micro_batches.len());
+            let found = Counted(batch.micro_batches.len(), "micro-batch");
             let needed = self.batch.micro_batches.len();
             return Err(Error::setting("recorded step", found, needed.to_string()));
         }

@@ -14,6 +14,7 @@ use crate::{
     optimiser::{MatrixRule, Optimiser, RuleMatmul, UpdateCall},
 };
 use grid::Axis;
+use hal::error::Counted;
 use nn::Builder;
 use parallel::{
     Batch, Context, Model, Parameter, Pipeline, Purpose, Reproducible,
@@ -587,7 +588,11 @@ fn check_delay(options: &Options) -> Result<()> {
             ("training.digest_every", found, "0")
         }
         _ if by_stages && !batch.is_multiple_of(updates) => {
-            let found = format!("{batch} rows in {updates} micro-batches");
+            let found = format!(
+                "{} in {}",
+                Counted(batch, "row"),
+                Counted(updates, "micro-batch")
+            );
             ("training.batch", found, "as many rows in each")
         }
         _ => return Ok(()),

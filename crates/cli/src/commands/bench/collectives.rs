@@ -8,7 +8,7 @@ use crate::{
     device,
     failure::{Failure, Outcome},
     launcher,
-    numbers::{MOST_THREADS, Spread, count, rounded},
+    numbers::{MOST_THREADS, Spread, count, counted, fixed, rounded},
     output,
     ranks::Team,
 };
@@ -280,7 +280,12 @@ impl Line {
         } = self;
         let bytes = Bytes(self.bytes).to_string();
         format!(
-            "{operation:<15}{ranks} ranks {bytes:>10}{us:>12.1} us  [{min_us:.1} .. {max_us:.1}]  {algbw_gbs:.3} GB/s"
+            "{operation:<15}{} {bytes:>10}{:>12} us  [{} .. {}]  {} GB/s",
+            counted(*ranks, "rank"),
+            fixed(*us, 1),
+            fixed(*min_us, 1),
+            fixed(*max_us, 1),
+            fixed(*algbw_gbs, 3)
         )
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     device,
     failure::Outcome,
     machine,
-    numbers::{MOST_SIZE, MOST_THREADS, count, rounded},
+    numbers::{MOST_SIZE, MOST_THREADS, count, fixed, rounded},
     output,
     overrides::precisions,
     ranks::Team,
@@ -240,7 +240,11 @@ impl Line {
         } = self;
         let shape = format!("{m} x {n} x {k}");
         format!(
-            "{what:<19}{form}  {shape:<20}{us:>10.1} us  [{min_us:.1} .. {max_us:.1}]  {gflops:.1} Gflop/s"
+            "{what:<19}{form}  {shape:<20}{:>12} us  [{} .. {}]  {} Gflop/s",
+            fixed(*us, 1),
+            fixed(*min_us, 1),
+            fixed(*max_us, 1),
+            fixed(*gflops, 1)
         )
     }
 }

@@ -4,7 +4,7 @@ use super::workload::{self, Running, Sizes};
 use crate::{
     Registry, device,
     failure::Outcome,
-    numbers::{Spread, rounded},
+    numbers::{Spread, counted, fixed, rounded},
     output,
     ranks::Team,
 };
@@ -201,18 +201,18 @@ impl Line {
             .map(|ms| format!("{ms:.3}"))
             .collect();
         format!(
-            "{} sequences on {}, {}, {} threads each: prefill of {} tokens {:.1} tokens/s; decode of {} tokens {:.1} tokens/s, \
-             in the quarters {} ms per step; {:.0} MiB of weights",
-            self.sequences,
+            "{} on {}, {}, {} each: prefill of {} {} tokens/s; decode of {} {} tokens/s, \
+             in the quarters {} ms per step; {} MiB of weights",
+            counted(self.sequences, "sequence"),
             self.grid,
             self.precision,
-            self.threads,
-            self.prompt,
-            self.prefill_tokens_per_second,
-            self.tokens,
-            self.decode_tokens_per_second,
+            counted(self.threads, "thread"),
+            counted(self.prompt, "token"),
+            fixed(self.prefill_tokens_per_second, 1),
+            counted(self.tokens, "token"),
+            fixed(self.decode_tokens_per_second, 1),
             steps.join(", "),
-            self.weights_mib
+            fixed(self.weights_mib, 0)
         )
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     Registry, device,
     failure::{Failure, Outcome},
     machine,
-    numbers::{Spread, rounded},
+    numbers::{Spread, counted, fixed, rounded},
     output,
     ranks::Team,
     report,
@@ -264,24 +264,24 @@ fn peak_gflops(world: &World, device: &Device, dtype: DType) -> train::Result<f6
 
 impl Line {
     fn text(&self) -> String {
-        let ms = |seconds: f64| 1e3 * seconds;
+        let ms = |seconds: f64| fixed(1e3 * seconds, 1);
         let memory = self
             .peak_mib
-            .map_or("unknown".into(), |mib| format!("{mib:.0} MiB"));
+            .map_or("unknown".into(), |mib| format!("{} MiB", fixed(mib, 0)));
         format!(
-            "{} on {}: {:.1} ms per step [{:.1} .. {:.1}], loss {:.5} after {} steps, {:.1} Gflop/s = {:.0} % of the \
-             matmuls' {:.1}, recomputation not counted, {memory} resident at the peak, {:.0} MiB of tensors on a rank",
+            "{} on {}: {} ms per step [{} .. {}], loss {:.5} after {}, {} Gflop/s = {:.0} % of the \
+             matmuls' {}, recomputation not counted, {memory} resident at the peak, {} MiB of tensors on a rank",
             self.mode,
             self.grid,
             ms(self.step_s),
             ms(self.min_s),
             ms(self.max_s),
             self.loss,
-            self.steps,
-            self.gflops,
+            counted(self.steps as usize, "step"),
+            fixed(self.gflops, 1),
             100.0 * self.share_of_peak,
-            self.peak_gflops,
-            self.tensors_mib
+            fixed(self.peak_gflops, 1),
+            fixed(self.tensors_mib, 0)
         )
     }
 }

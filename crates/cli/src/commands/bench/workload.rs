@@ -82,7 +82,9 @@ pub(super) struct Running {
     /// Record forward and backward once, and queue them in one call (CUDA and ROCm, one rank)
     #[arg(long)]
     graph: bool,
-    /// Collectives that run beside compute: any of oar,ors,oag,data, or all, or none
+    /// Collectives that run beside compute: all, none, or any of oar (all-reduces of gradients of inputs), ors (reduce-scatters of
+    /// gradients of weights), oag (all-gathers of weights), oag-backward (these in backward alone) and data (sums of gradients over
+    /// replicas)
     #[arg(
         long,
         value_name = "NAMES",

@@ -9,7 +9,9 @@ use crate::{
     corpus::Opened,
     device,
     failure::{Failure, Outcome},
-    inputs, interrupt, launcher, output,
+    inputs, interrupt, launcher,
+    numbers::grouped,
+    output,
     overrides::Overrides,
     progress::Progress,
     ranks::Team,
@@ -56,8 +58,8 @@ impl Audit {
             return Err(Failure::usage(format!(
                 "{}: found step {}, needs a step above {}, that of {}",
                 to.path().display(),
-                to.step(),
-                from.step(),
+                grouped(to.step()),
+                grouped(from.step()),
                 from.path().display()
             )));
         }

@@ -2,7 +2,7 @@
 
 use crate::{
     failure::{Failure, Outcome},
-    numbers::counted,
+    numbers::{counted, grouped},
     output,
 };
 use serde_json::json;
@@ -17,7 +17,7 @@ pub(super) fn print(reader: &Reader, tensors: bool, json: bool) -> Outcome {
     let num_tensors = reader.names().count();
     output::note(&format!(
         "step {}, {}",
-        report.step,
+        grouped(report.step),
         counted(num_tensors, "tensor")
     ));
     match (json, tensors) {

@@ -12,7 +12,7 @@ use crate::{
     device,
     failure::{Failure, Outcome},
     machine,
-    numbers::{MOST_SIZE, MOST_THREADS, Spread, count, rounded},
+    numbers::{MOST_SIZE, MOST_THREADS, Spread, count, fixed, rounded},
     output,
     overrides::precisions,
     ranks::Team,
@@ -267,12 +267,19 @@ impl Line {
         } = self;
         let digits = if *microseconds < 10.0 { 3 } else { 1 };
         let time = format!(
-            "{kernel:<25}{microseconds:>12.digits$} us  [{low:.digits$} .. {high:.digits$}]"
+            "{kernel:<25}{:>12} us  [{} .. {}]",
+            fixed(*microseconds, digits),
+            fixed(*low, digits),
+            fixed(*high, digits)
         );
         match (self.gb_per_s, self.share_of_copy, self.tflop_per_s) {
-            (_, _, Some(tflop)) => format!("{time}  {tflop:.3} Tflop/s"),
+            (_, _, Some(tflop)) => format!("{time}  {} Tflop/s", fixed(tflop, 3)),
             (Some(rate), Some(share), _) => {
-                format!("{time}  {rate:.1} GB/s = {:.0} % of a copy", 100.0 * share)
+                format!(
+                    "{time}  {} GB/s = {:.0} % of a copy",
+                    fixed(rate, 1),
+                    100.0 * share
+                )
             }
             _ => time,
         }

@@ -2,6 +2,7 @@
 
 use crate::{
     failure::{Failure, Outcome},
+    numbers::grouped,
     output,
 };
 use serde::Serialize;
@@ -89,9 +90,7 @@ impl Verdict<'_> {
 
     fn sentence(&self) -> String {
         let (from, to) = (self.from.display(), self.checkpoint.display());
-        let &Verdict {
-            step, from_step, ..
-        } = self;
+        let [step, from_step] = [self.step, self.from_step].map(grouped);
         let again = format!(
             "executed again from step {from_step} ({from}) on grid {}",
             self.grid
