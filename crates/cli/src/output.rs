@@ -1,12 +1,19 @@
 //! What is printed where: results to stdout, the rest to stderr. A closed pipe is never a panic.
 
-use crate::failure::{Failure, Outcome};
+use crate::{
+    failure::{Failure, Outcome},
+    layout,
+};
 use serde::Serialize;
 use std::{
     borrow::Cow,
     io::{self, ErrorKind, IsTerminal, Write},
+    path::Path,
     sync::atomic::{AtomicBool, Ordering},
 };
+
+/// Columns of comments in a configuration's file.
+const WIDEST_COMMENT: usize = 100;
 
 /// Whether another process prints for the job.
 static SILENT: AtomicBool = AtomicBool::new(false);
@@ -35,12 +42,47 @@ pub(crate) fn note(text: &str) {
     if is_silent() {
         return;
     }
-    writeln!(io::stderr().lock(), "{}", printable(text)).ok();
+    let text = printable(text);
+    let text = layout::wrapped(&text, layout::of_notes());
+    writeln!(io::stderr().lock(), "{text}").ok();
 }
 
-/// Prints a result.
+/// Prints a result for people, in lines that fit the terminal.
 pub(crate) fn result(text: &str) -> Outcome {
+    print(&layout::wrapped(&printable(text), layout::of_results()))
+}
+
+/// Prints a result as it is, because its lines mean something: a format that programs read.
+pub(crate) fn verbatim(text: &str) -> Outcome {
     print(&printable(text))
+}
+
+/// Prints the path of what was made, as it is: people copy it.
+pub(crate) fn path(path: &Path) -> Outcome {
+    verbatim(&path.display().to_string())
+}
+
+/// Prints a configuration, whose comments alone may have other lines than in a file.
+pub(crate) fn toml(text: &str) -> Outcome {
+    let Some(columns) = layout::of_results() else {
+        return verbatim(text);
+    };
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        match (line.strip_prefix("# "), lines.last_mut()) {
+            (Some(words), Some(comment)) if comment.starts_with("# ") => {
+                *comment += " ";
+                *comment += words;
+            }
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    let columns = Some(columns.min(WIDEST_COMMENT));
+    let lines = lines.iter().map(|line| match line.starts_with('#') {
+        true => layout::wrapped(line, columns),
+        false => line.into(),
+    });
+    verbatim(&lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// Prints a piece of text that a model writes, at once: as it is where a program reads it.
@@ -96,7 +138,7 @@ fn print(text: &str) -> Outcome {
 pub(crate) fn json(value: &impl Serialize) -> Outcome {
     let line = serde_json::to_string(value)
         .map_err(|error| Failure::run(format!("result as JSON: {error}")))?;
-    result(&line)
+    verbatim(&line)
 }
 
 fn refused(error: io::Error) -> Failure {

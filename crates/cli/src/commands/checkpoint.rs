@@ -10,7 +10,7 @@ use crate::{
     Registry,
     failure::{Failure, Outcome},
     launcher,
-    numbers::counted,
+    numbers::{counted, grouped},
     output, recovery,
 };
 use clap::Subcommand;
@@ -154,7 +154,7 @@ impl Checkpoint {
             Checkpoint::Diff { a, b, json } => digest::compare(&open(a)?, &open(b)?, *json),
             Checkpoint::Recover { run } => {
                 recovery::recover(run)?;
-                output::result(&open(run)?.path().display().to_string())
+                output::path(open(run)?.path())
             }
             Checkpoint::Reshard {
                 dir,
@@ -195,7 +195,7 @@ fn recut(
     let path = reshard(reader, out, &grid, &stage).map_err(train::Error::from)?;
     output::note(&format!(
         "step {} for grid {degrees}, {}",
-        reader.step(),
+        grouped(reader.step()),
         counted(grid.world_size(), "rank")
     ));
     match json {
@@ -205,6 +205,6 @@ fn recut(
             grid: Some(degrees.to_string()),
             bytes: None,
         }),
-        false => output::result(&path.display().to_string()),
+        false => output::path(&path),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     failure::Outcome,
+    layout,
     numbers::{duration, flop_rate, grouped, rounded},
     output,
     past_run::{PastRun, last_common_validation, nats},
@@ -67,7 +68,7 @@ impl Compare {
         let found = Comparison::of(&PastRun::read_all(&self.runs)?);
         match self.json {
             true => output::json(&found),
-            false => output::result(&found.text()),
+            false => output::result(&found.text(layout::of_results())),
         }
     }
 }
@@ -107,14 +108,15 @@ impl Comparison {
         }
     }
 
-    fn text(&self) -> String {
+    // Runs that do not fit beside each other stand below each other.
+    fn text(&self, columns: Option<usize>) -> String {
         let mut rows = self.rows();
         let settings = self.settings_rows();
         if !settings.is_empty() {
             rows.push(("settings that differ:".into(), Vec::new()));
             rows.extend(settings);
         }
-        aligned(&rows)
+        tables(&rows, columns)
     }
 
     /// The keys in which the runs differ, each with its values.
@@ -179,6 +181,31 @@ impl Comparison {
     }
 }
 
+// Tables of as many columns as fit, one below the other, each with the names of the rows.
+fn tables(rows: &[Row], columns: Option<usize>) -> String {
+    let num_runs = rows.iter().map(|(_, cells)| cells.len()).max().unwrap_or(0);
+    let part = |first: usize, last: usize| -> String {
+        let part = rows.iter().map(|(name, cells)| {
+            let cells = cells.get(first..last).unwrap_or(&[]);
+            (name.clone(), cells.to_vec())
+        });
+        aligned(&part.collect::<Vec<_>>())
+    };
+    let fits = |table: &str| {
+        let widest = table.lines().map(|line| line.chars().count()).max();
+        columns.is_none_or(|columns| widest.unwrap_or(0) <= columns)
+    };
+    let (mut texts, mut first) = (Vec::new(), 0);
+    while first < num_runs {
+        let mut lasts = (first + 1..=num_runs).rev();
+        let last = lasts.find(|last| *last == first + 1 || fits(&part(first, *last)));
+        let last = last.unwrap_or(num_runs);
+        texts.push(part(first, last));
+        first = last;
+    }
+    texts.join("\n\n")
+}
+
 /// A table: names to the left; each column to the right, as wide as its widest cell.
 pub(super) fn aligned(rows: &[Row]) -> String {
     let width = |text: &String| text.chars().count();
@@ -220,7 +247,7 @@ mod tests {
         }
         let found = Comparison::of(&PastRun::read_all(&dirs).unwrap());
         assert_eq!(
-            format!("\n{}", found.text()),
+            format!("\n{}", found.text(None)),
             "
                                       a  longer
 steps                                 2       4
@@ -234,5 +261,11 @@ time in steps                     1.0 s   2.0 s
 settings that differ:
 training.learning_rate            0.001   0.002"
         );
+        let narrow = found.text(Some(45));
+        let tables: Vec<&str> = narrow.split("\n\n").collect();
+        assert_eq!(tables.len(), 2, "{narrow}");
+        assert!(tables[0].ends_with("\ntraining.learning_rate            0.001"));
+        assert!(tables[1].ends_with("\ntraining.learning_rate            0.002"));
+        assert!(narrow.lines().all(|line| line.len() <= 45), "{narrow}");
     }
 }

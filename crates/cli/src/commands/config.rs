@@ -214,7 +214,7 @@ impl Show {
             None => Config::parse("", families)?,
         };
         let config = self.overrides.applied(config, families)?;
-        output::result(config.to_toml()?.trim_end())
+        output::toml(config.to_toml()?.trim_end())
     }
 }
 
@@ -251,7 +251,10 @@ mod tests {
             "{text}"
         );
         for (text, mistake) in [
-            ("[training]\nstep = 3\n", "run.toml: line 2: found `step`"),
+            (
+                "[training]\nstep = 3\n",
+                "run.toml: line 2: training: found `step`",
+            ),
             ("[training]\nbatch = 3\nmicro_batches = 4\n", "run.toml: "),
             ("[parallel]\ngrid = \"x=3\"\n", "run.toml: grid "),
         ] {

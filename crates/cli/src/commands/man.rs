@@ -24,7 +24,7 @@ impl Man {
         // `fascicle help COMMAND` needs no page.
         let command = help::plain().disable_help_subcommand(true);
         generate_to(command, &self.dir).map_err(refused)?;
-        output::result(&self.dir.display().to_string())
+        output::path(&self.dir)
     }
 }
 

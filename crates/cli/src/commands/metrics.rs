@@ -29,7 +29,7 @@ impl Metrics {
     pub(crate) fn run(&self) -> Outcome {
         let runs = PastRun::read_all(&self.runs)?;
         let Some(board) = &self.tensorboard else {
-            return output::result(&table(&runs));
+            return output::verbatim(&table(&runs));
         };
         for run in &runs {
             let folder = board.join(&run.name);
@@ -44,7 +44,7 @@ impl Metrics {
             for record in &run.records {
                 events.write(record).map_err(Failure::run)?;
             }
-            output::result(&folder.display().to_string())?;
+            output::path(&folder)?;
         }
         Ok(())
     }

@@ -78,7 +78,7 @@ impl Report {
         let page = page(&runs)?;
         let refused = |error| Failure::Run(format!("{}: {error}", out.display()));
         replace_file(&out, page.as_bytes()).map_err(refused)?;
-        output::result(&out.display().to_string())
+        output::path(&out)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     explain::{Explanation, Seen},
     failure::{Failure, Outcome},
     initial::{self, Initial},
-    inputs, interrupt, launcher,
+    inputs, interrupt, launcher, layout,
     numbers::grouped,
     output,
     overrides::Overrides,
@@ -23,7 +23,7 @@ use crate::{
 use bootstrap::World;
 use clap::Args;
 use grid::{Demands, machine::Machine};
-use hal::{Capabilities, Driver, environment::table::COLUMNS};
+use hal::{Capabilities, Driver};
 use parallel::pipeline::ScheduleKind;
 use std::{
     path::{Path, PathBuf},
@@ -36,6 +36,9 @@ use train::{
     generate::configured,
     run::{BestValidation, Resume, Run, has_local_checkpoints, recording, settle_bits},
 };
+
+/// Columns of a timeline that no terminal shows.
+const WIDE: usize = 120;
 
 /// Arguments of `fascicle train`.
 #[derive(Args, Debug)]
@@ -361,7 +364,7 @@ impl Train {
         output::note(&ending.text());
         match self.json {
             true => output::json(&ending)?,
-            false => output::result(&ending.run.display().to_string())?,
+            false => output::path(&ending.run)?,
         }
         match ending.stopped {
             true => Err(Failure::Stopped),
@@ -383,7 +386,7 @@ impl Train {
         let explanation = Explanation::new(&config, &seen[0], settled)?;
         match self.json {
             true => output::json(&explanation),
-            false => output::result(&explanation.text(columns())),
+            false => output::result(&explanation.text(layout::of_results().unwrap_or(WIDE))),
         }
     }
 }
@@ -432,12 +435,4 @@ fn with_way_on(failure: Failure, dir: &Path) -> Failure {
     Failure::Run(format!(
         "{text}\n{has}; to resume: fascicle train --resume {dir}"
     ))
-}
-
-// Columns of the terminal, if the shell reports them.
-fn columns() -> usize {
-    COLUMNS
-        .read()
-        .and_then(|columns| columns.parse().ok())
-        .unwrap_or(120)
 }

@@ -260,10 +260,10 @@ pub const HOME: Variable = Variable {
 /// The terminal's width.
 pub const COLUMNS: Variable = Variable {
     name: "COLUMNS",
-    reader: "`fascicle train --explain`",
-    values: "a number",
-    default: "120",
-    meaning: "width of the printed timeline",
+    reader: "every command that prints to a terminal",
+    values: "a number from 20 on",
+    default: "lines are not broken",
+    meaning: "width of a terminal that does not report its own",
 };
 
 /// The search path of programs.

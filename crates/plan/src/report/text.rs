@@ -2,7 +2,7 @@
 
 use super::{Share, notes, shares};
 use crate::{Outcome, Plan, SegmentChoices, estimate, memory::in_words, search::SHOWN};
-use hal::error::Grouped;
+use hal::error::{Counted, Grouped};
 use parallel::data::Sharding;
 use std::fmt::Write;
 use train::config::PlaceKind;
@@ -43,31 +43,57 @@ fn headline(plan: &Plan) -> String {
     )
 }
 
+// What is known of a candidate. Its grid has no column of its own: with it, rows would be wider than most terminals.
+const HEAD: [&str; 7] = [
+    "",
+    "step",
+    "tokens/s",
+    "Pflop/s",
+    "% peak",
+    "memory",
+    "grid; order and choices",
+];
+
 fn table(plan: &Plan) -> String {
-    let mut text = format!(
-        "{:>3}  {:<40} {:>10} {:>13} {:>10} {:>7} {:>10}  how\n",
-        "", "grid", "step", "tokens/s", "Pflop/s", "% peak", "memory"
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    rows.extend(
+        plan.best
+            .iter()
+            .take(SHOWN)
+            .zip(1..)
+            .map(|(outcome, place)| {
+                let memory = outcome.memory() as f64 / f64::from(1 << 30);
+                [
+                    grouped(place),
+                    seconds(outcome.step_s),
+                    grouped(outcome.tokens_per_s as usize),
+                    figures(outcome.flops / 1e15),
+                    format!("{:.1}", outcome.percent_of_peak),
+                    format!("{memory:.1} GiB"),
+                    format!("{}; {}", outcome.candidate.degrees, how(plan, outcome)),
+                ]
+            }),
     );
-    for (place, outcome) in plan.best.iter().take(SHOWN).enumerate() {
-        let step = seconds(outcome.step_s);
-        let memory = outcome.memory() as f64 / f64::from(1 << 30);
-        let _ = writeln!(
-            text,
-            "{:>3}  {:<40} {step:>10} {:>13} {:>10} {:>7.1} {:>6.1} GiB  {}",
-            place + 1,
-            outcome.candidate.degrees.to_string(),
-            grouped(outcome.tokens_per_s as usize),
-            figures(outcome.flops / 1e15),
-            outcome.percent_of_peak,
-            memory,
-            how(plan, outcome)
-        );
-    }
+    let mut text = aligned(&rows);
     let mfu = plan.best.first().map_or(0.0, |best| 100.0 * best.mfu);
     let _ = writeln!(
         text,
         "Pflop/s and % peak count what is recomputed as work; without it, the first grid reaches {mfu:.1} % (MFU)"
     );
+    text
+}
+
+// Numbers to the right, and the last column, whose words a terminal may wrap, to the left.
+fn aligned(rows: &[[String; HEAD.len()]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; HEAD.len() - 1] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let mut text = String::new();
+    for row in rows {
+        for (cell, width) in row.iter().zip(widths) {
+            let _ = write!(text, "{cell:>width$}  ");
+        }
+        let _ = writeln!(text, "{}", row[HEAD.len() - 1]);
+    }
     text
 }
 
@@ -86,7 +112,7 @@ fn how(plan: &Plan, outcome: &Outcome) -> String {
     let chosen = &outcome.candidate;
     let mut words = vec![
         format!("order {}", chosen.order),
-        format!("{} micro-batches", chosen.micro_batches),
+        Counted(chosen.micro_batches, "micro-batch").to_string(),
     ];
     if chosen.memory.recomputes_all() {
         words.push("recompute".into());

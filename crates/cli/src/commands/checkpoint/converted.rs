@@ -45,7 +45,7 @@ impl Converted {
         });
         match json {
             true => output::json(self),
-            false => output::result(&self.path.display().to_string()),
+            false => output::path(&self.path),
         }
     }
 }

@@ -116,7 +116,7 @@ impl Export {
         let size = Bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
         output::note(&format!(
             "step {}: {size} ({} bytes)",
-            reader.step(),
+            grouped(reader.step()),
             grouped(bytes)
         ));
         match json {
@@ -126,7 +126,7 @@ impl Export {
                 grid: None,
                 bytes: Some(bytes),
             }),
-            false => output::result(&out.display().to_string()),
+            false => output::path(out),
         }
     }
 
@@ -150,7 +150,7 @@ impl Export {
                 grid: None,
                 bytes: Some(bytes),
             }),
-            false => output::result(&self.out.display().to_string()),
+            false => output::path(&self.out),
         }
     }
 

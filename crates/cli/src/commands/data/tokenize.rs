@@ -153,7 +153,7 @@ impl Tokenize {
         lines.iter().for_each(|line| output::note(line));
         match self.json {
             true => output::json(&self.tokenized(folder.index(), &report, started.elapsed())),
-            false => output::result(&self.out.display().to_string()),
+            false => output::path(&self.out),
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) fn save(registry: &Registry, path: &Path) -> Outcome {
         .file_stem()
         .map_or("this".into(), |stem| stem.to_string_lossy());
     super::file::write(path, &measure(registry, &name)?)?;
-    output::result(&path.display().to_string())
+    output::path(path)
 }
 
 /// Measures this machine, under a name.
