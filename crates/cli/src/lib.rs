@@ -7,7 +7,7 @@
 //!
 //! Read in this order: [`main`] (arguments in, exit status out), `help` and `usage` (topics, headings and examples; what is wrong with the arguments), `commands` (one file for each), `overrides`
 //! and `sets` (flags that override a configuration), `inputs` and `corpus` (a checked configuration, and where its
-//! text comes from), `recovery` (what the nodes of a run have kept), `planned` and `this_machine` (what the planner decides, and for which machine), `launcher` and `ranks` (what starts and runs the ranks), `report`, `progress` and `ending` (what a person sees of a run),
+//! text comes from), `recovery` (what the nodes of a run have kept), `planned` and `this_machine` (what the planner decides, and for which machine), `launcher` and `ranks` (what starts and runs the ranks), `report`, `progress`, `step_numbers` and `ending` (what a person sees of a run),
 //! `explain` and `timeline` (a step explained), `supervise` (a run that is restarted when it fails), `failure` (how a command ends), `output` and `layout` (what is printed where, and in which lines).
 //!
 //! Results go to stdout and everything for people to stderr; `--json` makes results readable for programs.
@@ -42,6 +42,7 @@ mod registry;
 mod report;
 mod run_dir;
 mod sets;
+mod step_numbers;
 mod supervise;
 #[cfg(test)]
 mod testing;

@@ -2,11 +2,12 @@
 
 use crate::{
     ending::indented,
-    numbers::{duration, figures, flop_rate, grouped},
+    layout,
+    numbers::{duration, figures, grouped},
     output,
     report::Facts,
+    step_numbers::{SmoothedLoss, line},
 };
-use hal::error::Bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{
     io::{IsTerminal, stderr},
@@ -27,6 +28,9 @@ const QUIET: Duration = Duration::from_secs(5);
 /// The shortest wait for a checkpoint that is reported.
 const LONG_WAIT: Duration = Duration::from_millis(100);
 
+/// Columns of the bar itself.
+const BAR: usize = 12;
+
 /// Shows a run's progress on stderr.
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -38,6 +42,7 @@ pub(crate) struct Progress {
 #[derive(Debug)]
 struct BarState {
     throughput: Throughput,
+    loss: SmoothedLoss,
     num_steps: u64,
     tokens_per_step: u64,
     bar: Option<ProgressBar>,
@@ -50,6 +55,7 @@ impl Progress {
     pub(crate) fn new(facts: Facts) -> Progress {
         let state = BarState {
             throughput: Throughput::new(0),
+            loss: SmoothedLoss::default(),
             num_steps: 0,
             tokens_per_step: 0,
             bar: None,
@@ -67,6 +73,7 @@ impl Progress {
         let first_step = past.last().map_or(0, |record| record.step);
         let mut state = BarState {
             throughput: Throughput::new(num_steps),
+            loss: SmoothedLoss::default(),
             num_steps,
             tokens_per_step: 0,
             bar: stderr().is_terminal().then(|| bar(first_step, num_steps)),
@@ -169,7 +176,7 @@ impl Observer for Progress {
         if !std::mem::replace(&mut self.state().has_told_local, true) {
             self.say(&format!(
                 "local checkpoint of step {}: {} on this node, kept until the next; later ones are not reported",
-                done.step,
+                grouped(done.step),
                 done.path.display()
             ));
         }
@@ -191,6 +198,7 @@ impl BarState {
     fn count(&mut self, record: &Record) {
         let elapsed = Duration::try_from_secs_f64(record.step_s).unwrap_or_default();
         self.throughput.update(self.tokens_per_step, elapsed);
+        self.loss.update(record.loss);
     }
 
     // The tokens of a step of another process follow from its record.
@@ -208,7 +216,9 @@ impl BarState {
 
     fn move_bar(&self, bar: &ProgressBar, record: &Record) {
         bar.set_position(record.step);
-        bar.set_message(self.numbers(record));
+        let place = format!("{}/{} ", grouped(record.step), grouped(self.num_steps));
+        let room = layout::of_notes().map(|columns| columns.saturating_sub(BAR + 1 + place.len()));
+        bar.set_message(self.numbers(record, room));
         if record.val_loss.is_some() {
             self.say(&self.sentence(record));
         }
@@ -227,46 +237,12 @@ impl BarState {
             "step {} of {}: {}",
             grouped(record.step),
             grouped(self.num_steps),
-            self.numbers(record)
+            self.numbers(record, None)
         )
     }
 
-    fn numbers(&self, record: &Record) -> String {
-        let validation = record
-            .val_loss
-            .map_or(String::new(), |loss| format!(", validation {loss:.4}"));
-        let speed = grouped(self.throughput.tokens_per_s() as u64);
-        let left = self.throughput.time_left().filter(|left| !left.is_zero());
-        let left = left.map_or(String::new(), |left| format!(", {} left", duration(left)));
-        format!(
-            "loss {:.4}{validation}, {speed} tokens/s{}{left}{}",
-            record.loss,
-            self.work(record),
-            memory(record)
-        )
-    }
-
-    // The speed in flop, over the same steps as that in tokens: every token costs the same.
-    fn work(&self, record: &Record) -> String {
-        let smoothed = self.throughput.tokens_per_s() / record.tokens_per_s;
-        let rate = record.flop_per_s.map(|speed| flop_rate(speed * smoothed));
-        let share = record
-            .mfu
-            .map(|mfu| format!("MFU {:.1} %", 100.0 * mfu * smoothed));
-        share
-            .or(rate)
-            .map_or(String::new(), |work| format!(", {work}"))
-    }
-}
-
-// Last, because a narrow terminal cuts the line there.
-fn memory(record: &Record) -> String {
-    let bytes = |bytes: u64| Bytes(bytes as usize);
-    match (record.memory_bytes, record.peak_memory_bytes) {
-        (Some(now), Some(peak)) => {
-            format!(", memory {}, peak {}", bytes(now), bytes(peak))
-        }
-        _ => String::new(),
+    fn numbers(&self, record: &Record, columns: Option<usize>) -> String {
+        line(record, (&self.loss, &self.throughput), columns)
     }
 }
 
@@ -286,8 +262,9 @@ fn straggler(slow: &SlowRank, record: &SpeedRecord) -> String {
 }
 
 fn bar(first_step: u64, num_steps: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:12} {human_pos}/{human_len} {msg}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let template = format!("{{bar:{BAR}}} {{human_pos}}/{{human_len}} {{msg}}");
+    let style =
+        ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(num_steps).with_style(style.progress_chars("=> "));
     bar.set_position(first_step);
     bar
@@ -311,44 +288,25 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_loss_speed_and_time_left() {
-        let mut throughput = Throughput::new(10);
-        throughput.update(2048, Duration::from_millis(500));
+    fn a_line_names_its_step_and_a_step_that_validates_has_one() {
         let mut state = BarState {
-            throughput,
+            throughput: Throughput::new(10),
+            loss: SmoothedLoss::default(),
             num_steps: 10,
             tokens_per_step: 2048,
             bar: None,
             last_line: None,
             has_told_local: false,
         };
+        state.count(&record(1, None));
         assert_eq!(
             state.sentence(&record(1, None)),
-            "step 1 of 10: loss 2.5000, 4,096 tokens/s, 4.5 s left"
+            "step 1 of 10: loss 2.5000 nats, rate 1.00e-3, gradient 1, 4,096 tokens/s, 4.5 s left"
         );
-        let counted = Record {
-            flop_per_s: Some(2.5e12),
-            memory_bytes: Some(3 << 29),
-            peak_memory_bytes: Some(4 << 30),
-            ..record(1, None)
-        };
-        assert_eq!(
-            state.numbers(&counted),
-            "loss 2.5000, 4,096 tokens/s, 2.5 Tflop/s, 4.5 s left, memory 1.5 GiB, peak 4.0 GiB"
-        );
-        let with_peak = Record {
-            mfu: Some(0.349),
-            ..counted
-        };
-        let text = state.numbers(&with_peak);
-        assert!(
-            text.contains(" tokens/s, MFU 34.9 %, 4.5 s left, ") && !text.contains("flop"),
-            "{text}"
-        );
-        (0..9).for_each(|_| state.throughput.update(2048, Duration::from_millis(500)));
+        (2..=10).for_each(|step| state.count(&record(step, None)));
         assert_eq!(
             state.sentence(&record(10, Some(2.25))),
-            "step 10 of 10: loss 2.5000, validation 2.2500, 4,096 tokens/s"
+            "step 10 of 10: loss 2.5000 nats, validation 2.2500, rate 1.00e-3, gradient 1, 4,096 tokens/s"
         );
     }
 }
