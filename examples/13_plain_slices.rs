@@ -14,88 +14,66 @@ const ROWS: usize = 48;
 const HIDDEN: usize = 16;
 const STEPS: usize = 300;
 
-/// A row's input, what its hidden units return, and its error.
-type Point = (f32, Vec<f32>, f32);
-/// A row's share of a gradient; of a unit's.
-type OfPoint<'a> = &'a dyn Fn(&Point) -> f32;
-type OfUnit<'a> = &'a dyn Fn(&Point, usize) -> f32;
+type Parameters = Vec<(String, Vec<f32>)>;
 
 /// A network with one hidden layer, from one number to one number.
-struct Network {
-    parameters: Vec<(&'static str, Vec<f32>)>,
+fn network() -> Parameters {
+    let spread = |index: usize| ((index * 7919) % 101) as f32 / 50.0 - 1.0;
+    let values = |scale: f32, first: usize| {
+        let index = first..first + HIDDEN;
+        index.map(|index| scale * spread(index)).collect()
+    };
+    vec![
+        ("up".into(), values(3.0, 0)),
+        ("up.bias".into(), values(1.0, 40)),
+        ("down".into(), values(0.5, 80)),
+        ("down.bias".into(), vec![0.0]),
+    ]
 }
 
-impl Network {
-    fn new() -> Network {
-        let spread = |index: usize| ((index * 7919) % 101) as f32 / 50.0 - 1.0;
-        let parameters = vec![
-            ("up", (0..HIDDEN).map(|index| 3.0 * spread(index)).collect()),
-            (
-                "up.bias",
-                (0..HIDDEN).map(|index| spread(index + 40)).collect(),
-            ),
-            (
-                "down",
-                (0..HIDDEN).map(|index| 0.5 * spread(index + 80)).collect(),
-            ),
-            ("down.bias", vec![0.0]),
-        ];
-        Network { parameters }
+/// Backward over some rows: the gradients of half the mean squared error of all rows, pushed last layer first, each as soon as
+/// it is complete. Returns the rows' share of the loss.
+fn backward(
+    network: &Parameters,
+    rows: std::ops::Range<usize>,
+    mut push: impl FnMut(&str, Vec<f32>) -> Result<()>,
+) -> Result<f32> {
+    let [up, up_bias, down, down_bias] = [0, 1, 2, 3].map(|index| &network[index].1);
+    let (mut points, mut loss) = (Vec::new(), 0.0);
+    let (mut of_down, mut of_down_bias) = (vec![0.0; HIDDEN], vec![0.0]);
+    for row in rows {
+        let x = row as f32 / ROWS as f32 * 2.0 - 1.0;
+        let hidden = |unit: usize| (up[unit] * x + up_bias[unit]).tanh();
+        let hidden: Vec<f32> = (0..HIDDEN).map(hidden).collect();
+        let y: f32 = hidden.iter().zip(down).map(|(h, w)| h * w).sum();
+        let error = (y + down_bias[0] - (3.0 * x).sin()) / ROWS as f32;
+        loss += 0.5 * ROWS as f32 * error * error;
+        of_down_bias[0] += error;
+        (0..HIDDEN).for_each(|unit| of_down[unit] += error * hidden[unit]);
+        points.push((x, hidden, error));
     }
-
-    /// Backward over some rows: the gradients of half the mean squared error of all rows, pushed last layer first, each as soon as
-    /// it is complete. Returns the rows' share of the loss.
-    fn backward(
-        &self,
-        rows: std::ops::Range<usize>,
-        mut push: impl FnMut(&str, Vec<f32>) -> Result<()>,
-    ) -> Result<f32> {
-        let [up, up_bias, down, down_bias] = [0, 1, 2, 3].map(|index| &self.parameters[index].1);
-        let points: Vec<Point> = rows
-            .map(|row| {
-                let x = row as f32 / ROWS as f32 * 2.0 - 1.0;
-                let hidden = |unit: usize| (up[unit] * x + up_bias[unit]).tanh();
-                let hidden: Vec<f32> = (0..HIDDEN).map(hidden).collect();
-                let y: f32 = hidden.iter().zip(down).map(|(h, w)| h * w).sum();
-                (
-                    x,
-                    hidden,
-                    (y + down_bias[0] - (3.0 * x).sin()) / ROWS as f32,
-                )
-            })
-            .collect();
-        let sum = |of: OfPoint<'_>| points.iter().map(of).sum::<f32>();
-        let each = |of: OfUnit<'_>| {
-            (0..HIDDEN)
-                .map(|unit| sum(&|point| of(point, unit)))
-                .collect::<Vec<f32>>()
-        };
-        push("down.bias", vec![sum(&|(_, _, error)| *error)])?;
-        push(
-            "down",
-            each(&|(_, hidden, error), unit| error * hidden[unit]),
-        )?;
-        let slope = |hidden: &[f32], unit: usize| down[unit] * (1.0 - hidden[unit].powi(2));
-        push(
-            "up.bias",
-            each(&|(_, hidden, error), unit| error * slope(hidden, unit)),
-        )?;
-        push(
-            "up",
-            each(&|(x, hidden, error), unit| error * slope(hidden, unit) * x),
-        )?;
-        Ok(sum(&|(_, _, error)| 0.5 * ROWS as f32 * error * error))
+    push("down.bias", of_down_bias)?;
+    push("down", of_down)?;
+    let (mut of_up, mut of_up_bias) = (vec![0.0; HIDDEN], vec![0.0; HIDDEN]);
+    for (x, hidden, error) in points {
+        for unit in 0..HIDDEN {
+            let slope = error * down[unit] * (1.0 - hidden[unit].powi(2));
+            of_up_bias[unit] += slope;
+            of_up[unit] += slope * x;
+        }
     }
+    push("up.bias", of_up_bias)?;
+    push("up", of_up)?;
+    Ok(loss)
 }
 
 /// Trains on this rank's rows; returns the weights and the losses of the first and the last step.
-fn train(context: &Context) -> Result<(Vec<Vec<f32>>, [f32; 2])> {
+fn train(context: &Context) -> Result<(Parameters, [f32; 2])> {
     let group = AxisGroup::named(context, "data")?;
-    let mut network = Network::new();
+    let mut network = network();
     let lengths = network
-        .parameters
         .iter()
-        .map(|(name, values)| (*name, values.len()));
+        .map(|(name, values)| (name.as_str(), values.len()));
     let shards = Rc::new(ParameterShards::new(&group, lengths)?);
     // The loss divides by the number of all rows, so gradients are summed and not averaged.
     let options = ReducerOptions {
@@ -110,66 +88,51 @@ fn train(context: &Context) -> Result<(Vec<Vec<f32>>, [f32; 2])> {
     let mut momentum: HashMap<String, Vec<f32>> = HashMap::new();
     let mut losses = [0.0; 2];
     for step in 0..STEPS {
-        let mut loss =
-            [network.backward(rows.clone(), |name, gradient| reducer.push(name, gradient))?];
+        let push = |name: &str, gradient| reducer.push(name, gradient);
+        let mut loss = [backward(&network, rows.clone(), push)?];
         for gradient in reducer.finish()? {
             let name = gradient.name().to_owned();
             let gradient = gradient.into_vec::<f32>()?;
-            let velocity = momentum
-                .entry(name.clone())
-                .or_insert(vec![0.0; gradient.len()]);
-            let (_, values) = network
-                .parameters
-                .iter_mut()
-                .find(|(own, _)| *own == name)
-                .expect("its own");
+            let own = network.iter_mut().find(|(own, _)| *own == name);
+            let (_, values) = own.expect("a gradient is that of a parameter");
+            let velocity = momentum.entry(name).or_insert(vec![0.0; gradient.len()]);
             for ((value, velocity), gradient) in values.iter_mut().zip(velocity).zip(gradient) {
                 *velocity = 0.9 * *velocity + gradient;
                 *value -= 0.1 * *velocity;
             }
         }
-        let parameters = network.parameters.iter_mut();
-        let mut slices: Vec<(&str, &mut [f32])> = parameters
-            .map(|(name, values)| (*name, values.as_mut_slice()))
-            .collect();
-        shards.gather(&mut slices)?;
+        let slices = network
+            .iter_mut()
+            .map(|(name, values)| (name.as_str(), &mut values[..]));
+        shards.gather(&mut slices.collect::<Vec<(&str, &mut [f32])>>())?;
         group.all_reduce(&mut loss, fascicle::tensor::ReduceOp::Sum)?;
         losses[usize::from(step > 0)] = loss[0];
     }
-    assert!(
-        size == 1 || momentum.len() < network.parameters.len(),
-        "no rank has all of the state"
-    );
-    Ok((
-        network
-            .parameters
-            .into_iter()
-            .map(|(_, values)| values)
-            .collect(),
-        losses,
-    ))
+    let has_all = momentum.len() == network.len();
+    assert!(size == 1 || !has_all, "no rank has all of the state");
+    Ok((network, losses))
 }
 
 fn main() -> fascicle::Result<()> {
-    let run = |ranks: usize| {
+    let run = |data: usize| {
         let degrees = Degrees {
-            data: ranks,
+            data,
             ..Degrees::default()
         };
-        launch(
-            Grid::new(degrees, AxisOrder::default())?,
-            Settings::default(),
-            train,
-        )
-        .map_err(fascicle::Error::from)
+        let grid = Grid::new(degrees, AxisOrder::default())?;
+        launch(grid, Settings::default(), train).map_err(fascicle::Error::from)
     };
     let ranks = launch::num_processes().unwrap_or(4);
     let (alone, together) = (run(1)?, run(ranks)?);
     let (weights, [first, last]) = &alone[0];
-    let difference = together
+    let all = |network: &Parameters| -> Vec<f32> {
+        let values = network.iter().flat_map(|(_, values)| values);
+        values.copied().collect()
+    };
+    let pairs = together
         .iter()
-        .flat_map(|(theirs, _)| theirs.iter().flatten().zip(weights.iter().flatten()));
-    let difference = difference.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        .flat_map(|(theirs, _)| all(theirs).into_iter().zip(all(weights)));
+    let difference = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     launch::say(&format!(
         "loss {first:.4} to {last:.6}; {ranks} ranks differ from one by at most {difference:.1e}"
     ));

@@ -184,3 +184,43 @@ fn a_run_resumed_within_an_epoch_has_the_bits_of_the_whole_run() {
         assert!(refused.contains("mixture of "), "{refused}");
     }
 }
+
+#[test]
+fn a_run_resumed_within_an_epoch_on_another_number_of_ranks_goes_on_in_its_order() {
+    let place = tempfile::tempdir().unwrap();
+    let data = || mixture(place.path(), [1.0, 2.0, 0.5]);
+    let mut order = None;
+    for (before, after) in [(1, 2), (2, 3), (3, 8), (8, 1)] {
+        let [whole, resumed] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let of = |ranks: usize, dir: &Path, checkpoint: Option<PathBuf>| {
+            let seen = Arc::default();
+            let mut this = new_run(config(&format!("data={ranks}")), noting(data(), &seen), dir);
+            this.resume = checkpoint.map(|checkpoint| Resume {
+                checkpoint,
+                any_change: false,
+            });
+            ran(&this).unwrap();
+            let seen: Seen = lock(&seen).clone();
+            (seen, losses(dir))
+        };
+        let (rows, all) = of(before, whole.path(), None);
+        // In step 3 the first source is in an epoch of its own, and the last one in its first.
+        let from = whole.path().join("checkpoints/step-00000003");
+        let (rest, continued) = of(after, resumed.path(), Some(from));
+        let name = format!("{before} ranks, then {after}");
+        assert!(rows == *order.get_or_insert(rows.clone()), "{name}");
+        let expected: Seen = rows
+            .into_iter()
+            .filter(|((step, _), _)| *step >= 3)
+            .collect();
+        assert!(rest == expected, "{name}");
+        assert_eq!(continued.len(), 3, "{name}");
+        for (found, needed) in continued.iter().zip(&all[3..]) {
+            // Sums of f32 in other orders.
+            assert!(
+                (found.0 - needed.0).abs() < 1e-4,
+                "{name}: {found:?}, needs {needed:?}"
+            );
+        }
+    }
+}
