@@ -9,7 +9,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
-use train::metrics::{self, Record};
+use train::metrics::{self, PeakByKind, Record};
 
 /// Steps over which the loss of a run is averaged: that of one step depends on its batch.
 const LAST: usize = 20;
@@ -129,6 +129,15 @@ impl PastRun {
     pub(crate) fn peak_memory(&self) -> Option<u64> {
         let peaks = self.records.iter();
         peaks.filter_map(|record| record.peak_memory_bytes).max()
+    }
+
+    /// The rank that held the most, and what it held by kind; nothing where an earlier release did not record it.
+    pub(crate) fn peak_by_kind(&self) -> Option<&PeakByKind> {
+        let peaks = self.records.iter();
+        let peaks =
+            peaks.filter_map(|record| Some((record.peak_memory_bytes?, record.peak.as_ref()?)));
+        let highest = peaks.max_by_key(|(bytes, _)| *bytes)?;
+        Some(highest.1)
     }
 
     /// Seconds in steps, without validations and checkpoints.

@@ -22,7 +22,7 @@ pub use follower::Follower;
 pub use plot::loss_plot;
 #[cfg(feature = "plots")]
 pub use plot::{Line, Point, chart};
-pub use record::{Record, Stepped, read};
+pub use record::{PeakByKind, Record, Stepped, read};
 pub use tensorboard::EventWriter;
 pub use throughput::Throughput;
 pub use writer::LineWriter;

@@ -6,6 +6,7 @@ use hal::files;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use super::{Error, Result};
+use crate::PeakMemory;
 
 /// The record of one step.
 ///
@@ -80,6 +81,30 @@ pub struct Record {
     /// The most bytes that tensors have held at one time on any one rank since the run was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
+    /// That peak by kind, in the first step that has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak: Option<PeakByKind>,
+}
+
+/// The most that tensors held at one time on one rank, by purpose.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeakByKind {
+    /// That rank; if there are several, the first.
+    pub rank: usize,
+    /// Bytes by the name of their purpose ([`MemoryKind`](tensor::MemoryKind)), without those that hold none.
+    pub by_kind: BTreeMap<String, u64>,
+}
+
+impl From<&PeakMemory> for PeakByKind {
+    fn from(peak: &PeakMemory) -> PeakByKind {
+        let kinds = peak.kinds();
+        PeakByKind {
+            rank: peak.rank,
+            by_kind: kinds
+                .map(|(kind, bytes)| (kind.to_owned(), bytes as u64))
+                .collect(),
+        }
+    }
 }
 
 /// A line of a file that grows with the steps of a run.
@@ -195,6 +220,10 @@ mod tests {
             mfu: Some(0.25),
             memory_bytes: Some(1 << 30),
             peak_memory_bytes: Some(3 << 30),
+            peak: Some(PeakByKind {
+                rank: 2,
+                by_kind: [("weights".to_owned(), 3 << 30)].into(),
+            }),
             ..sample(4, 2.0)
         };
         assert_eq!(there_and_back(&full), full);

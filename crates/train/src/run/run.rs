@@ -9,7 +9,7 @@ use crate::{
     checkpoint::Reader,
     config::BitsChoice,
     data::Tokenizer,
-    metrics::{self, Record},
+    metrics::{self, PeakByKind, Record},
     trainer::{Attached, StepDone, Trainer, Weights, disk_work},
 };
 use bootstrap::World;
@@ -161,7 +161,8 @@ impl Run {
             flop_per_s: None,
             mfu: None,
             memory_bytes: Some(done.memory.in_use),
-            peak_memory_bytes: Some(done.memory.peak),
+            peak_memory_bytes: Some(done.memory.peak.bytes as u64),
+            peak: Some(PeakByKind::from(&done.memory.peak)),
         }
     }
 

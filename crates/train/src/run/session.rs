@@ -185,6 +185,11 @@ impl<'a> Session<'a> {
             .flop_per_s
             .zip(peak)
             .map(|(speed, peak)| speed / peak);
+        // It stands in the first step that has it.
+        let last = self.last.as_ref().and_then(|last| last.peak_memory_bytes);
+        if last == record.peak_memory_bytes {
+            record.peak = None;
+        }
         let written = self.files.record(&record);
         self.tolerate(written)?;
         let written = self.files.event(&record);

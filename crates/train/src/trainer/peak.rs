@@ -29,8 +29,12 @@ impl PeakMemory {
         let own = own.into_iter().chain([snapshot_bytes]);
         let own: Vec<u64> = own.map(|bytes| bytes as u64).collect();
         let all = world.everyone().all_gather_numbers(&own)?;
-        let peaks = all
-            .iter()
+        Ok(PeakMemory::largest(all.iter().map(Vec::as_slice)))
+    }
+
+    /// The largest of the ranks' peaks, each as the bytes of its kinds and, if they are known, of copies for checkpoints.
+    pub(super) fn largest<'a>(ranks: impl Iterator<Item = &'a [u64]>) -> PeakMemory {
+        let peaks = ranks
             .enumerate()
             .map(|(rank, numbers)| PeakMemory::of_rank(rank, numbers));
         let larger = |most: PeakMemory, next: PeakMemory| {
@@ -41,7 +45,7 @@ impl PeakMemory {
                 ..most
             }
         };
-        Ok(peaks.reduce(larger).unwrap_or_default())
+        peaks.reduce(larger).unwrap_or_default()
     }
 
     fn of_rank(rank: usize, numbers: &[u64]) -> PeakMemory {
