@@ -9,7 +9,7 @@ struct UnaryParams {
     const void* x;
     void* out;
     u64 len;
-    u32 op;  // 0 gelu, 1 silu, 2 relu, 3 tanh, 4 sigmoid, 5 exp, 6 log, 7 square root
+    u32 op;  // 0 gelu, 1 silu, 2 relu, 3 tanh, 4 sigmoid, 5 exp, 6 log, 7 square root, 8 gelu by erf
     u32 unused;
 };
 
@@ -52,6 +52,16 @@ FASCICLE_DEVICE A gelu_slope(A x) {
     return s + x * s * (A(1) - s) * A(TWICE_ROOT) * (A(1) + A(3 * CUBIC) * x * x);
 }
 
+// The share of the normal distribution up to x, by which GELU is defined. For negative x, erfc keeps the digits that 1 + erf
+// would cancel.
+template <class A>
+FASCICLE_DEVICE A normal_up_to(A x) { return A(0.5) * erfc_of(x * A(-0.7071067811865476)); }
+
+template <class A>
+FASCICLE_DEVICE A gelu_erf_slope(A x) {
+    return normal_up_to(x) + x * A(0.3989422804014327) * exp_of(A(-0.5) * x * x);
+}
+
 template <class A>
 FASCICLE_DEVICE A silu_slope(A x) {
     A s = sigmoid(x);
@@ -67,6 +77,7 @@ FASCICLE_DEVICE A activate(A x) {
     if (Op == 4) return sigmoid(x);
     if (Op == 5) return exp_of(x);
     if (Op == 6) return log_of(x);
+    if (Op == 8) return x * normal_up_to(x);
     return root_of(x);
 }
 
@@ -79,6 +90,7 @@ FASCICLE_DEVICE A activation_gradient(A x, A d_out) {
     if (Op == 4) return d_out * sigmoid(x) * (A(1) - sigmoid(x));
     if (Op == 5) return d_out * exp_of(x);
     if (Op == 6) return d_out / x;
+    if (Op == 8) return d_out * gelu_erf_slope(x);
     return d_out / (A(2) * root_of(x));
 }
 
@@ -116,7 +128,8 @@ FASCICLE_DEVICE void unary(const UnaryParams& p) {
         case 4: return unary_loop<4, T>(p);
         case 5: return unary_loop<5, T>(p);
         case 6: return unary_loop<6, T>(p);
-        default: return unary_loop<7, T>(p);
+        case 7: return unary_loop<7, T>(p);
+        default: return unary_loop<8, T>(p);
     }
 }
 
@@ -130,7 +143,8 @@ FASCICLE_DEVICE void unary_backward(const UnaryBackwardParams& p) {
         case 4: return unary_backward_loop<4, T>(p);
         case 5: return unary_backward_loop<5, T>(p);
         case 6: return unary_backward_loop<6, T>(p);
-        default: return unary_backward_loop<7, T>(p);
+        case 7: return unary_backward_loop<7, T>(p);
+        default: return unary_backward_loop<8, T>(p);
     }
 }
 

@@ -12,7 +12,7 @@ struct NormSizes {
     double global_columns;
     double epsilon;
     u32 centred;  // 1 for LayerNorm, 0 for RMSNorm
-    u32 unused;
+    u32 gain_offset;  // added to each gain
 };
 
 struct MomentsParams {
@@ -165,7 +165,9 @@ FASCICLE_DEVICE void normalize(const NormalizeParams& p) {
         auto x = load_as<A, N>(static_cast<const T*>(p.x) + at, left);
         auto gain = load_as<A, N>(static_cast<const T*>(p.gain) + column, left);
         FASCICLE_UNROLL
-        for (int i = 0; i < N; i++) x.at[i] = (x.at[i] - statistics.mean) * statistics.rstd * gain.at[i];
+        for (int i = 0; i < N; i++) {
+            x.at[i] = (x.at[i] - statistics.mean) * statistics.rstd * (gain.at[i] + A(p.sizes.gain_offset));
+        }
         if (p.bias != nullptr) {
             auto bias = load_as<A, N>(static_cast<const T*>(p.bias) + column, left);
             FASCICLE_UNROLL

@@ -1,4 +1,4 @@
-// LayerNorm and RMSNorm, backward. With xhat = (x - mean) * rstd and g = d_out * gain.
+// LayerNorm and RMSNorm, backward. With xhat = (x - mean) * rstd and g = d_out * gain, or d_out * (1 + gain).
 #pragma once
 
 #include "norm.h"
@@ -62,7 +62,7 @@ FASCICLE_DEVICE void norm_row_sums(const NormRowSumsParams& p) {
             NormSumsNode<A> nodes[N];
             FASCICLE_UNROLL
             for (int i = 0; i < N; i++) {
-                A g = d.at[i] * gain.at[i];
+                A g = d.at[i] * (gain.at[i] + A(p.sizes.gain_offset));
                 nodes[i] = {g, g * ((x.at[i] - statistics.mean) * statistics.rstd)};
                 if (u64(i) >= left) nodes[i] = NormSumsNode<A>::empty();
             }
@@ -120,7 +120,8 @@ FASCICLE_DEVICE void normalize_backward(const NormalizeBackwardParams& p) {
         FASCICLE_UNROLL
         for (int i = 0; i < N; i++) {
             A xhat = (x.at[i] - statistics.mean) * statistics.rstd;
-            d.at[i] = statistics.rstd * (d.at[i] * gain.at[i] - (mean_g + xhat * mean_g_xhat));
+            A g = d.at[i] * (gain.at[i] + A(p.sizes.gain_offset));
+            d.at[i] = statistics.rstd * (g - (mean_g + xhat * mean_g_xhat));
         }
         store_as<N>(static_cast<T*>(p.d_x) + at, d, left);
     });

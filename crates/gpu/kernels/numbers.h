@@ -99,6 +99,8 @@ FASCICLE_DEVICE float log_of(float x) { return logf(x); }
 FASCICLE_DEVICE double log_of(double x) { return log(x); }
 FASCICLE_DEVICE float root_of(float x) { return sqrtf(x); }
 FASCICLE_DEVICE double root_of(double x) { return sqrt(x); }
+FASCICLE_DEVICE float erfc_of(float x) { return erfcf(x); }
+FASCICLE_DEVICE double erfc_of(double x) { return erfc(x); }
 FASCICLE_DEVICE float tanh_of(float x) { return tanhf(x); }
 FASCICLE_DEVICE double tanh_of(double x) { return tanh(x); }
 

@@ -13,7 +13,8 @@ struct RopeParams {
     u64 first_position;
     u64 heads;
     u64 head_size;
-    double exponent;  // -2 log2(base) / head_size: the frequency of pair e is 2^(exponent * e)
+    u64 turned;       // elements of a head that turn; the others stay
+    double exponent;  // -2 log2(base) / turned: the frequency of pair e is 2^(exponent * e)
     double sign;      // -1 turns the other way
     double factor;    // divides low frequencies; 1 leaves all
     double lowest;    // turns a token below which nothing of a frequency stays
@@ -51,7 +52,7 @@ template <class T>
 FASCICLE_DEVICE void rope(const RopeParams& p) {
     using A = Acc<T>;
     constexpr int N = SIXTEEN_BYTES<T>;
-    u64 half = p.head_size / 2;
+    u64 half = p.turned / 2;
     each_pack_of_rows<N>(p.rows, half, [&](u64 row, u64 e, u64 left) {
         Turn<A> turns[N];
         FASCICLE_UNROLL
@@ -70,6 +71,13 @@ FASCICLE_DEVICE void rope(const RopeParams& p) {
             }
             store_as<N>(static_cast<T*>(p.out) + at, a, left);
             store_as<N>(static_cast<T*>(p.out) + at + half, b, left);
+        }
+    });
+    each_pack_of_rows<N>(p.rows, p.head_size - p.turned, [&](u64 row, u64 e, u64 left) {
+        for (u64 head = 0; head < p.heads; head++) {
+            u64 at = (row * p.heads + head) * p.head_size + p.turned + e;
+            auto x = load_as<A, N>(static_cast<const T*>(p.x) + at, left);
+            store_as<N>(static_cast<T*>(p.out) + at, x, left);
         }
     });
 }

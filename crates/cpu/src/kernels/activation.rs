@@ -1,6 +1,6 @@
 //! Activation functions and their derivatives.
 
-use super::{block::map, dispatch::dispatch, memory::Shared};
+use super::{block::map, dispatch::dispatch, gauss, memory::Shared};
 use crate::{
     element::{Element, Real},
     pool::Pool,
@@ -30,6 +30,13 @@ fn apply<T: Element>(op: UnaryOp, x: Shared<T>, out: Shared<T>, pool: &Pool) {
             [out],
             #[inline(always)]
             |[x]| [gelu(x)],
+        ),
+        UnaryOp::GeluErf => map(
+            pool,
+            [x],
+            [out],
+            #[inline(always)]
+            |[x]| [gauss::gelu(x)],
         ),
         UnaryOp::Silu => map(
             pool,
@@ -102,6 +109,13 @@ fn apply_backward<T: Element>(op: UnaryOp, inputs: [Shared<T>; 2], d_x: Shared<T
             [d_x],
             #[inline(always)]
             |[x, d]| [d * gelu_slope(x)],
+        ),
+        UnaryOp::GeluErf => map(
+            pool,
+            inputs,
+            [d_x],
+            #[inline(always)]
+            |[x, d]| [d * gauss::gelu_slope(x)],
         ),
         UnaryOp::Silu => map(
             pool,

@@ -17,6 +17,7 @@ mod elementwise;
 mod embedding;
 mod exact_squares;
 mod factored;
+mod gauss;
 mod layout;
 mod lines;
 mod lion;

@@ -59,7 +59,7 @@ fn join_squares<A: Real>([left, right]: [A; 2], difference: A, factor: A) -> A {
     left + right + difference * difference * factor
 }
 
-/// The moments of all columns of a row; the mean is that of `Layer`, and 0 for `Rms`.
+/// The moments of all columns of a row; the mean is that of `Layer`, and 0 for the others.
 #[inline(always)]
 pub(super) fn of_row<T: Element>(
     tree: &mut Tree<PartMoments<T::Acc>>,
@@ -84,7 +84,7 @@ pub(super) fn of_row<T: Element>(
                     );
                     centred(values, columns)
                 }
-                NormKind::Rms => {
+                NormKind::Rms | NormKind::RmsOffset => {
                     read(
                         values,
                         x,

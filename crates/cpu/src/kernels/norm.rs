@@ -98,6 +98,12 @@ pub(super) fn statistics<A: Real>(shape: NormShape, moments: Shared<A>, row: usi
     )
 }
 
+/// What is added to every gain.
+#[inline(always)]
+pub(super) fn gain_offset<A: Real>(shape: NormShape) -> A {
+    A::of(shape.kind.gain_offset())
+}
+
 /// # Safety
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn normalize(args: &Normalize, pool: &Pool) -> Result<()> {
@@ -120,7 +126,7 @@ fn normalize_rows<T: Element>(
     bias: Option<Shared<T>>,
     pool: &Pool,
 ) {
-    let columns = shape.columns;
+    let (columns, offset) = (shape.columns, gain_offset::<T::Acc>(shape));
     split(
         pool,
         shape.rows,
@@ -136,7 +142,7 @@ fn normalize_rows<T: Element>(
                         let mut values = x.load::<T::Acc>(row * columns + column, len);
                         let gain = gain.load::<T::Acc>(column, len);
                         for i in 0..values.len() {
-                            values[i] = (values[i] - mean) * rstd * gain[i];
+                            values[i] = (values[i] - mean) * rstd * (gain[i] + offset);
                         }
                         if let Some(bias) = bias {
                             let bias = bias.load::<T::Acc>(column, len);

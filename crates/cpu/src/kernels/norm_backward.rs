@@ -5,7 +5,7 @@ use super::{
     columns::{Partials, add_block},
     dispatch::dispatch,
     memory::{BLOCK, Shared},
-    norm::statistics,
+    norm::{gain_offset, statistics},
     reduce::Lanes,
     tree::{Values, pairs, sum_row, total},
 };
@@ -44,7 +44,7 @@ fn sums_of_rows<T: Element>(
     sums: Shared<T::Acc>,
     pool: &Pool,
 ) -> Partials<T::Acc> {
-    let columns = shape.columns;
+    let (columns, offset) = (shape.columns, gain_offset::<T::Acc>(shape));
     let mut partials = Partials::new(shape.rows, columns, 2);
     partials.compute(
         pool,
@@ -54,8 +54,14 @@ fn sums_of_rows<T: Element>(
             for row in rows {
                 let at = row * columns;
                 let inputs = [x.sub(at, columns), d_out.sub(at, columns), gain];
-                let statistics = statistics(shape, moments, row);
-                let [g, g_xhat] = sums_of_row(statistics, inputs, part, &mut tree, &mut pair_sums);
+                let (mean, rstd) = statistics(shape, moments, row);
+                let [g, g_xhat] = sums_of_row(
+                    [mean, rstd, offset],
+                    inputs,
+                    part,
+                    &mut tree,
+                    &mut pair_sums,
+                );
                 sums.set(2 * row, g);
                 sums.set(2 * row + 1, g_xhat);
             }
@@ -67,7 +73,7 @@ fn sums_of_rows<T: Element>(
 /// The sums of one row; also adds the row to the column sums in `part`, d_gain's before d_bias's.
 #[inline(always)]
 fn sums_of_row<T: Element>(
-    statistics: (T::Acc, T::Acc),
+    numbers: [T::Acc; 3],
     inputs: [Shared<T>; 3],
     part: Shared<T::Acc>,
     tree: &mut Tree<[T::Acc; 2]>,
@@ -77,7 +83,7 @@ fn sums_of_row<T: Element>(
         tree,
         inputs[0].len(),
         #[inline(always)]
-        |start, len| sums_of_node(statistics, inputs, part, pair_sums, start, len),
+        |start, len| sums_of_node(numbers, inputs, part, pair_sums, start, len),
         #[inline(always)]
         |left, right| [left[0] + right[0], left[1] + right[1]],
     );
@@ -89,7 +95,7 @@ fn sums_of_row<T: Element>(
 
 #[inline(always)]
 fn sums_of_node<T: Element>(
-    (mean, rstd): (T::Acc, T::Acc),
+    [mean, rstd, offset]: [T::Acc; 3],
     [x, d_out, gain]: [Shared<T>; 3],
     part: Shared<T::Acc>,
     pair_sums: &mut [Values<T::Acc>; 2],
@@ -113,8 +119,9 @@ fn sums_of_node<T: Element>(
             for i in 0..BLOCK {
                 let xhat = (x[i] - mean) * rstd;
                 d_gain[i] = d[i] * xhat;
-                g[i] = d[i] * gain[i];
-                g_xhat[i] = d_gain[i] * gain[i];
+                let gain = gain[i] + offset;
+                g[i] = d[i] * gain;
+                g_xhat[i] = d_gain[i] * gain;
             }
             if len == 1 {
                 only = [g[0], g_xhat[0]];
@@ -153,7 +160,7 @@ fn gradient_of_rows<T: Element>(
     [x, d_out, gain, d_x]: [Shared<T>; 4],
     pool: &Pool,
 ) {
-    let columns = shape.columns;
+    let (columns, offset) = (shape.columns, gain_offset::<T::Acc>(shape));
     split(
         pool,
         shape.rows,
@@ -172,7 +179,8 @@ fn gradient_of_rows<T: Element>(
                         let gain = gain.load::<T::Acc>(column, len);
                         for i in 0..BLOCK {
                             let xhat = (x[i] - mean) * rstd;
-                            d[i] = rstd * (d[i] * gain[i] - (mean_g + xhat * mean_g_xhat));
+                            let g = d[i] * (gain[i] + offset);
+                            d[i] = rstd * (g - (mean_g + xhat * mean_g_xhat));
                         }
                         d_x.store(at, len, d);
                     },
@@ -182,13 +190,13 @@ fn gradient_of_rows<T: Element>(
     );
 }
 
-/// Means of g and of g * xhat over the full row; `Rms` has no mean to correct for.
+/// Means of g and of g * xhat over the full row; only `Layer` has a mean to correct for.
 #[inline(always)]
 fn means<A: Real>(shape: NormShape, sums: Shared<A>, row: usize) -> (A, A) {
     let columns = A::of(shape.global_columns as f64);
     let mean_g = match shape.kind {
         NormKind::Layer => sums.get(2 * row) / columns,
-        NormKind::Rms => A::ZERO,
+        NormKind::Rms | NormKind::RmsOffset => A::ZERO,
     };
     (mean_g, sums.get(2 * row + 1) / columns)
 }

@@ -10,6 +10,7 @@ use crate::{
     pool::Pool,
 };
 use hal::{Result, kernel::Rope};
+use std::ops::Range;
 
 /// # Safety
 /// As for [`execute`](super::execute).
@@ -23,7 +24,7 @@ pub(super) unsafe fn rope(args: &Rope, pool: &Pool) -> Result<()> {
 }
 
 fn turn_rows<T: Element>(x: Shared<T>, out: Shared<T>, args: &Rope, pool: &Pool) {
-    let (half, columns) = (args.head_size / 2, args.heads * args.head_size);
+    let (half, columns) = (args.turned / 2, args.heads * args.head_size);
     let turns = Turns::new(args);
     split(
         pool,
@@ -40,16 +41,21 @@ fn turn_rows<T: Element>(x: Shared<T>, out: Shared<T>, args: &Rope, pool: &Pool)
             for row in rows {
                 turns.write(args.first_position + row % args.sequence, cosines, sines);
                 for head in 0..args.heads {
-                    turn_head(
-                        x,
-                        out,
-                        row * columns + head * args.head_size,
-                        cosines,
-                        sines,
-                    );
+                    let start = row * columns + head * args.head_size;
+                    turn_head(x, out, start, cosines, sines);
+                    copy(x, out, start + args.turned..start + args.head_size);
                 }
             }
         },
+    );
+}
+
+#[inline(always)]
+fn copy<T: Element>(x: Shared<T>, out: Shared<T>, elements: Range<usize>) {
+    blocks(
+        elements,
+        #[inline(always)]
+        |start, len| out.store(start, len, x.load::<T::Acc>(start, len)),
     );
 }
 
@@ -99,9 +105,9 @@ struct Turns {
 
 impl Turns {
     fn new(args: &Rope) -> Turns {
-        let half = args.head_size / 2;
+        let half = args.turned / 2;
         let sign = if args.backward { -1.0 } else { 1.0 };
-        let frequency = |e: usize| sign * args.frequencies.of_pair(e, args.head_size);
+        let frequency = |e: usize| sign * args.frequencies.of_pair(e, args.turned);
         let frequencies: Vec<f64> = (0..half).map(frequency).collect();
         let row = |position: usize| {
             frequencies

@@ -143,6 +143,7 @@ fn code(op: UnaryOp) -> u32 {
         UnaryOp::Exp => 5,
         UnaryOp::Log => 6,
         UnaryOp::Sqrt => 7,
+        UnaryOp::GeluErf => 8,
     }
 }
 

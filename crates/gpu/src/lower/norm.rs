@@ -16,7 +16,7 @@ use hal::{
 };
 
 params! {
-    struct NormSizes { rows: u64, columns: u64, global_columns: f64, epsilon: f64, centred: u32, unused: u32, }
+    struct NormSizes { rows: u64, columns: u64, global_columns: f64, epsilon: f64, centred: u32, gain_offset: u32, }
     struct MomentsParams { sizes: NormSizes, x: u64, moments: u64, }
     struct CombineMomentsParams {
         sizes: NormSizes,
@@ -68,7 +68,7 @@ impl From<NormShape> for NormSizes {
             global_columns: shape.global_columns as f64,
             epsilon: shape.epsilon,
             centred: u32::from(shape.kind == NormKind::Layer),
-            unused: 0,
+            gain_offset: shape.kind.gain_offset() as u32,
         }
     }
 }

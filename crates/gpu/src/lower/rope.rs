@@ -17,6 +17,7 @@ params! {
         first_position: u64,
         heads: u64,
         head_size: u64,
+        turned: u64,
         exponent: f64,
         sign: f64,
         factor: f64,
@@ -29,7 +30,7 @@ pub(super) const LAYOUTS: &[Layout] = &[RopeParams::LAYOUT];
 
 pub(super) fn rope(args: &Rope, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let name = Name::of("rope_").and(traits.float("rope", args.x.dtype)?);
-    let half = args.head_size / 2;
+    let half = args.turned / 2;
     if args.rows * args.heads * half == 0 {
         return Ok(Vec::new());
     }
@@ -42,7 +43,8 @@ pub(super) fn rope(args: &Rope, traits: &DeviceTraits) -> Result<Vec<Launch>> {
         first_position: args.first_position as u64,
         heads: args.heads as u64,
         head_size: args.head_size as u64,
-        exponent: -2.0 * args.frequencies.base.log2() / args.head_size as f64,
+        turned: args.turned as u64,
+        exponent: -2.0 * args.frequencies.base.log2() / args.turned as f64,
         sign: if args.backward { -1.0 } else { 1.0 },
         // A factor of 1 leaves every frequency as it is.
         factor: stretch.map_or(1.0, |stretch| stretch.factor),

@@ -122,7 +122,7 @@ fn moments(dtype: DType, warp: u32, shape: NormShape, x: &[f64]) -> Option<Vec<f
 #[test]
 fn moments_of_nodes_combine_to_those_of_the_row() {
     each(|dtype, warp, columns, nodes| {
-        for kind in [NormKind::Layer, NormKind::Rms] {
+        for kind in NormKind::ALL {
             let x: Vec<f64> = random(ROWS * columns, 1).iter().map(|x| x + 3.0).collect();
             let Some(whole) = moments(dtype, warp, shape(kind, columns, columns), &x) else {
                 return;

@@ -13,9 +13,9 @@ use hal::{
 
 const SHAPES: [(usize, usize, usize); 4] = [(1, 3, 0), (9, 64, 0), (35, 130, 1), (2100, 16, 0)];
 
-fn shapes(rows: usize, columns: usize) -> [NormShape; 2] {
+fn shapes(rows: usize, columns: usize) -> [NormShape; 3] {
     let global_columns = 2 * columns;
-    [NormKind::Layer, NormKind::Rms].map(|kind| NormShape {
+    NormKind::ALL.map(|kind| NormShape {
         kind,
         rows,
         columns,

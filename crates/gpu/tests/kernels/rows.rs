@@ -122,13 +122,15 @@ fn positions_turn_pairs() {
                     long,
                 })
             });
-        for (heads, head_size, first_position, backward, stretch) in [
-            (1, 2, 0, false, None),
-            (3, 20, 77, true, None),
-            (2, 64, 1000, false, None),
-            (2, 64, 1000, false, wide),
-            (3, 20, 77, true, wide),
-            (1, 16, 5, false, linear),
+        for (heads, head_size, turned, first_position, backward, stretch) in [
+            (1, 2, 2, 0, false, None),
+            (3, 20, 20, 77, true, None),
+            (2, 64, 64, 1000, false, None),
+            (2, 64, 64, 1000, false, wide),
+            (3, 20, 20, 77, true, wide),
+            (1, 16, 16, 5, false, linear),
+            (3, 21, 6, 77, true, None),
+            (2, 64, 16, 1000, false, None),
         ] {
             let (rows, sequence) = (2 * 1100, 1100);
             let x = Memory::new(*dtype, &random(rows * heads * head_size, 1), before);
@@ -146,6 +148,7 @@ fn positions_turn_pairs() {
                     first_position,
                     heads,
                     head_size,
+                    turned,
                     frequencies,
                     backward,
                 })

@@ -65,6 +65,8 @@ pub struct Binary {
 pub enum UnaryOp {
     /// GELU by its tanh approximation, as in GPT-2.
     Gelu,
+    /// GELU by its definition, 0.5 x (1 + erf(x / sqrt 2)), as in GPT-NeoX.
+    GeluErf,
     /// x * sigmoid(x).
     Silu,
     /// max(x, 0).
@@ -83,8 +85,9 @@ pub enum UnaryOp {
 
 impl UnaryOp {
     /// All of them.
-    pub const ALL: [UnaryOp; 8] = [
+    pub const ALL: [UnaryOp; 9] = [
         UnaryOp::Gelu,
+        UnaryOp::GeluErf,
         UnaryOp::Silu,
         UnaryOp::Relu,
         UnaryOp::Tanh,

@@ -19,6 +19,21 @@ pub enum NormKind {
     Layer,
     /// Root of the mean square, with gain only.
     Rms,
+    /// The same with factors of 1 + gain, as in Gemma: a gain that decays to 0 leaves the rows normalised.
+    RmsOffset,
+}
+
+impl NormKind {
+    /// All of them.
+    pub const ALL: [NormKind; 3] = [NormKind::Layer, NormKind::Rms, NormKind::RmsOffset];
+
+    /// What is added to a gain, in the accumulator type.
+    pub fn gain_offset(self) -> f64 {
+        match self {
+            NormKind::RmsOffset => 1.0,
+            NormKind::Layer | NormKind::Rms => 0.0,
+        }
+    }
 }
 
 /// Sizes shared by the norm's kernels.
@@ -43,7 +58,7 @@ pub struct Moments {
     pub shape: NormShape,
     /// rows x columns, any float type.
     pub x: RawSlice,
-    /// rows x 2, of the accumulator type: `Layer` gives (mean, sum of (x - mean)^2), `Rms` gives (0, sum of x^2).
+    /// rows x 2, of the accumulator type: `Layer` gives (mean, sum of (x - mean)^2), the others give (0, sum of x^2).
     pub moments: RawSlice,
 }
 
@@ -60,7 +75,8 @@ pub struct CombineMoments {
     pub moments: RawSlice,
 }
 
-/// `out = gain * (x - mean) * rstd (+ bias)`, with `rstd` from the moments of the full row.
+/// `out = gain * (x - mean) * rstd (+ bias)`, with `rstd` from the moments of the full row. Here and below, `RmsOffset` takes 1 + gain
+/// for the gain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Normalize {
     /// Sizes.
@@ -71,7 +87,7 @@ pub struct Normalize {
     pub moments: RawSlice,
     /// columns, of the type of `x`.
     pub gain: RawSlice,
-    /// columns, of the type of `x`; `None` for `Rms`.
+    /// columns, of the type of `x`; for `Layer` alone.
     pub bias: Option<RawSlice>,
     /// rows x columns, of the type of `x`; overlaps nothing.
     pub out: RawSlice,
@@ -98,13 +114,13 @@ pub struct NormalizeSums {
     pub sums: RawSlice,
     /// columns, of the accumulator type.
     pub d_gain: RawSlice,
-    /// columns, of the accumulator type; `None` for `Rms`.
+    /// columns, of the accumulator type; for `Layer` alone.
     pub d_bias: Option<RawSlice>,
     /// Factor of what `d_gain` and `d_bias` hold; 0 does not read them.
     pub beta: f64,
 }
 
-/// `d_x = rstd * (g - (sum of g + xhat * sum of g * xhat) / global_columns)`; `Rms` leaves the first sum out.
+/// `d_x = rstd * (g - (sum of g + xhat * sum of g * xhat) / global_columns)`; only `Layer` has the first sum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NormalizeBackward {
     /// Sizes.

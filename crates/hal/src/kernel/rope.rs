@@ -8,8 +8,7 @@ use std::f64::consts::TAU;
 
 /// The frequencies by which rotary positions turn the pairs of a head.
 ///
-/// Pair e of a head of `head_size` elements has frequency `base^(-2 e / head_size)`, in radians a token, unless it is
-/// stretched.
+/// If `turned` elements of a head turn, pair e has frequency `base^(-2 e / turned)`, in radians a token, unless it is stretched.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RotaryFrequencies {
     /// 10,000 in Llama 2, 500,000 in Llama 3.
@@ -47,9 +46,9 @@ impl From<f64> for RotaryFrequencies {
 }
 
 impl RotaryFrequencies {
-    /// The frequency of pair `pair` of a head of `head_size` elements, in radians a token.
-    pub fn of_pair(&self, pair: usize, head_size: usize) -> f64 {
-        let frequency = self.base.powf(-2.0 * pair as f64 / head_size as f64);
+    /// The frequency of pair `pair` of the `turned` elements of a head, in radians a token.
+    pub fn of_pair(&self, pair: usize, turned: usize) -> f64 {
+        let frequency = self.base.powf(-2.0 * pair as f64 / turned as f64);
         self.stretch
             .map_or(frequency, |stretch| stretch.of(frequency))
     }
@@ -80,8 +79,8 @@ impl RotaryStretch {
     }
 }
 
-/// Rotary position embedding: rotates the pair (e, e + head_size / 2) of every head by its position times the pair's
-/// frequency.
+/// Rotary position embedding: rotates the pair (e, e + turned / 2) of every head by its position times the pair's frequency. The
+/// elements of a head behind the first `turned` stay.
 ///
 /// Row r of `x` has position `first_position + r % sequence`. Backward rotates in the opposite direction.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,8 +97,10 @@ pub struct Rope {
     pub first_position: usize,
     /// Heads per row.
     pub heads: usize,
-    /// Elements of a head; even.
+    /// Elements of a head.
     pub head_size: usize,
+    /// How many of them turn; even, and at least 2.
+    pub turned: usize,
     /// The frequency of each pair of features.
     pub frequencies: RotaryFrequencies,
     /// Rotates in the opposite direction.
@@ -107,7 +108,7 @@ pub struct Rope {
 }
 
 operands! {
-    Rope { x: READ, out: WRITE.in_place() ; rows, sequence, first_position, heads, head_size, frequencies, backward }
+    Rope { x: READ, out: WRITE.in_place() ; rows, sequence, first_position, heads, head_size, turned, frequencies, backward }
 }
 
 #[cfg(test)]

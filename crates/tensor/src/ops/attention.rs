@@ -244,30 +244,52 @@ fn check_dropout(shape: &AttentionShape, dropout: &AttentionDropout) -> Result<(
     }
 }
 
+/// The heads that rotary positions turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RotaryHead {
+    /// Elements of a head.
+    pub size: usize,
+    /// How many of them turn, the first ones; even.
+    pub turned: usize,
+}
+
+impl From<usize> for RotaryHead {
+    /// Heads of this size, of which all elements turn.
+    fn from(size: usize) -> RotaryHead {
+        RotaryHead { size, turned: size }
+    }
+}
+
 /// Rotates the heads of `x` by their positions; `backward` rotates in the opposite direction. The rows of every sequence
 /// have the positions from `first_position` on.
 ///
 /// # Shapes
-/// `x` and the result: (sequences * sequence) x (heads * head_size).
+/// `x` and the result: (sequences * sequence) x (heads * head size).
 /// # Errors
-/// [`Error::Invalid`] for integers, and if the number of rows is not a multiple of `sequence`, the number of columns
-/// is not a multiple of `head_size`, `head_size` is odd, or the last position does not fit into a `usize`.
+/// [`Error::Invalid`] for integers, and if the number of rows is not a multiple of `sequence`, the number of columns is not a
+/// multiple of the head size, the number of elements that turn is odd, 0 or above that size, or the last position does not fit
+/// into a `usize`.
 pub fn rope(
     x: &Tensor,
     sequence: usize,
     first_position: usize,
-    head_size: usize,
+    head: impl Into<RotaryHead>,
     frequencies: impl Into<RotaryFrequencies>,
     backward: bool,
 ) -> Result<Tensor> {
     float("rope", x)?;
+    let RotaryHead { size, turned } = head.into();
     let (rows, columns) = (x.num_rows(), x.columns());
     let whole = |size: usize, part: usize| part > 0 && size.is_multiple_of(part);
-    let fits = whole(rows, sequence) && whole(columns, head_size) && head_size.is_multiple_of(2);
+    let turns = turned > 0 && turned <= size && turned.is_multiple_of(2);
+    let fits = whole(rows, sequence) && whole(columns, size) && turns;
     if !fits {
-        let needed =
-            format!("rows of a multiple of {sequence}, columns of even heads of {head_size}");
-        return Err(Error::invalid("rope", format!("{x:?}"), needed));
+        let needed = format!("rows of a multiple of {sequence}, columns of even heads of {size}");
+        let found = match turned == size {
+            true => format!("{x:?}"),
+            false => format!("{x:?}, of whose heads {turned} elements turn"),
+        };
+        return Err(Error::invalid("rope", found, needed));
     }
     if first_position.checked_add(sequence).is_none() {
         let found = format!("{sequence} positions from {first_position} on");
@@ -281,8 +303,9 @@ pub fn rope(
         rows,
         sequence,
         first_position,
-        heads: columns / head_size,
-        head_size,
+        heads: columns / size,
+        head_size: size,
+        turned,
         frequencies: frequencies.into(),
         backward,
     };

@@ -566,7 +566,7 @@ fn dropout(world: &mut World, step: &Step) -> Result<()> {
 }
 
 fn norm_shape(x: &Tensor, step: &Step) -> NormShape {
-    let kind = [NormKind::Layer, NormKind::Rms][step.small(4) % 2];
+    let kind = NormKind::ALL[step.small(4) % NormKind::ALL.len()];
     match step.fits() {
         true => ops::norm::shape(kind, x, x.columns(), step.numbers[0]),
         false => NormShape {

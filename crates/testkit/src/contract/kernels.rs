@@ -103,18 +103,34 @@ fn logarithm_and_root(device: &Device, dtype: DType, count: usize) {
 
 type Formula = fn(f64) -> f64;
 
-fn unary() -> [(UnaryOp, Formula); 6] {
+fn unary() -> [(UnaryOp, Formula); 7] {
     let gelu = |x: f64| {
         0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x)).tanh())
     };
     [
         (UnaryOp::Gelu, gelu),
+        (UnaryOp::GeluErf, |x| {
+            0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2))
+        }),
         (UnaryOp::Silu, |x| x / (1.0 + (-x).exp())),
         (UnaryOp::Relu, |x| x.max(0.0)),
         (UnaryOp::Tanh, f64::tanh),
         (UnaryOp::Sigmoid, |x| 1.0 / (1.0 + (-x).exp())),
         (UnaryOp::Exp, f64::exp),
     ]
+}
+
+// erf(x), by the series of exp(-x^2) x^(2n + 1) with terms above 0 alone (Abramowitz and Stegun, 7.1.6).
+fn erf(x: f64) -> f64 {
+    if x.abs() > 6.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..200 {
+        term *= 2.0 * x * x / (2 * n + 1) as f64;
+        sum += term;
+    }
+    sum * (-x * x).exp() * 2.0 / std::f64::consts::PI.sqrt()
 }
 
 fn rows(device: &Device, dtype: DType) {

@@ -20,7 +20,7 @@ use tensor::{
 pub fn check(open: Open) {
     let device = device(open);
     for dtype in float_types(&device) {
-        for kind in [NormKind::Layer, NormKind::Rms] {
+        for kind in NormKind::ALL {
             norms(&device, dtype, kind);
         }
         attention(&device, dtype);
@@ -49,7 +49,7 @@ fn norms(device: &Device, dtype: DType, kind: NormKind) {
         expected.extend(
             row.iter()
                 .zip(&gain)
-                .map(|(x, g)| g * (x - mean) / (square + 1e-5).sqrt()),
+                .map(|(x, g)| (g + kind.gain_offset()) * (x - mean) / (square + 1e-5).sqrt()),
         );
     }
     compare("normalize", &found, &expected, 4.0);

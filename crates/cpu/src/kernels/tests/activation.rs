@@ -3,9 +3,12 @@ use hal::kernel::{Swiglu, SwigluBackward, Unary, UnaryBackward, UnaryOp};
 
 type Function = (UnaryOp, fn(f64) -> f64);
 
-const OPS: [Function; 6] = [
+const OPS: [Function; 7] = [
     (UnaryOp::Gelu, |x| {
         0.5 * x * (1.0 + (0.797_884_560_802_865_4 * (x + 0.044_715 * x * x * x)).tanh())
+    }),
+    (UnaryOp::GeluErf, |x| {
+        0.5 * x * erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
     }),
     (UnaryOp::Silu, |x| x / (1.0 + (-x).exp())),
     (UnaryOp::Relu, |x| x.max(0.0)),
@@ -15,6 +18,24 @@ const OPS: [Function; 6] = [
 ];
 
 const SIZES: [usize; 5] = [1, 7, 17, 33, 50_001];
+
+// erfc(x): by the series of Abramowitz and Stegun, 7.1.6, and by the continued fraction 7.1.14, where 1 - erf would cancel.
+fn erfc(x: f64) -> f64 {
+    if x < 0.0 {
+        return 2.0 - erfc(-x);
+    }
+    let scale = (-x * x).exp() / std::f64::consts::PI.sqrt();
+    if x > 2.0 {
+        let fraction = (1..200).rev().fold(x, |rest, k| x + k as f64 / 2.0 / rest);
+        return scale / fraction;
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..100 {
+        term *= 2.0 * x * x / (2 * n + 1) as f64;
+        sum += term;
+    }
+    1.0 - 2.0 * scale * sum
+}
 
 #[test]
 fn unary_matches_its_formula() {

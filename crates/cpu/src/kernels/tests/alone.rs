@@ -274,6 +274,7 @@ fn sequences_of_attention_and_rope() {
                 first_position: 0,
                 heads,
                 head_size,
+                turned: head_size,
                 frequencies: 1e4.into(),
                 backward: false,
             })

@@ -128,7 +128,7 @@ fn moments(dtype: DType, shape: NormShape, x: Vec<f64>) -> Vec<f64> {
 #[test]
 fn moments_of_nodes_combine_to_those_of_the_row() {
     each(|dtype, columns, nodes| {
-        for kind in [NormKind::Layer, NormKind::Rms] {
+        for kind in NormKind::ALL {
             let x = random(dtype, ROWS * columns, 1);
             let of_node = |node: &Range<usize>| {
                 moments(

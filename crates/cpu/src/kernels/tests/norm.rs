@@ -3,7 +3,7 @@ use hal::kernel::{
     CombineMoments, Moments, NormKind, NormShape, Normalize, NormalizeBackward, NormalizeSums,
 };
 
-const KINDS: [NormKind; 2] = [NormKind::Layer, NormKind::Rms];
+const KINDS: [NormKind; 3] = NormKind::ALL;
 const ROWS: [usize; 3] = [0, 3, 1101];
 
 fn shape(kind: NormKind, rows: usize, columns: usize) -> NormShape {
@@ -51,7 +51,14 @@ fn reference_xhat(shape: NormShape, x: &[f64]) -> Vec<f64> {
 }
 
 fn reference(shape: NormShape, x: &[f64], gain: &[f64], bias: &[f64]) -> Vec<f64> {
-    let affine = |(i, xhat): (usize, f64)| xhat * gain[i % shape.columns] + bias[i % shape.columns];
+    let offset = if shape.kind == NormKind::RmsOffset {
+        1.0
+    } else {
+        0.0
+    };
+    let affine = |(i, xhat): (usize, f64)| {
+        xhat * (offset + gain[i % shape.columns]) + bias[i % shape.columns]
+    };
     reference_xhat(shape, x)
         .into_iter()
         .enumerate()

@@ -7,15 +7,17 @@ struct Sizes {
     first_position: usize,
     heads: usize,
     head_size: usize,
+    turned: usize,
 }
 
-const SIZES: [Sizes; 5] = [
+const SIZES: [Sizes; 7] = [
     Sizes {
         rows: 1,
         sequence: 1,
         first_position: 0,
         heads: 1,
         head_size: 2,
+        turned: 2,
     },
     Sizes {
         rows: 6,
@@ -23,6 +25,7 @@ const SIZES: [Sizes; 5] = [
         first_position: 5,
         heads: 3,
         head_size: 14,
+        turned: 14,
     },
     Sizes {
         rows: 10,
@@ -30,6 +33,7 @@ const SIZES: [Sizes; 5] = [
         first_position: 0,
         heads: 2,
         head_size: 66,
+        turned: 66,
     },
     Sizes {
         rows: 300,
@@ -37,6 +41,23 @@ const SIZES: [Sizes; 5] = [
         first_position: 123,
         heads: 2,
         head_size: 64,
+        turned: 64,
+    },
+    Sizes {
+        rows: 6,
+        sequence: 3,
+        first_position: 5,
+        heads: 3,
+        head_size: 15,
+        turned: 6,
+    },
+    Sizes {
+        rows: 300,
+        sequence: 150,
+        first_position: 123,
+        heads: 2,
+        head_size: 64,
+        turned: 16,
     },
     Sizes {
         rows: 0,
@@ -44,18 +65,19 @@ const SIZES: [Sizes; 5] = [
         first_position: 7,
         heads: 2,
         head_size: 8,
+        turned: 8,
     },
 ];
 
 // With every frequency divided by `factor`.
 fn rotated(x: &[f64], sizes: &Sizes, factor: f64, backward: bool) -> Vec<f64> {
-    let half = sizes.head_size / 2;
+    let half = sizes.turned / 2;
     let mut out = x.to_vec();
     for start in (0..x.len()).step_by(sizes.head_size) {
         let position = start / (sizes.heads * sizes.head_size) % sizes.sequence;
         let position = sizes.first_position + position;
         for e in 0..half {
-            let frequency = 10_000f64.powf(-2.0 * e as f64 / sizes.head_size as f64) / factor;
+            let frequency = 10_000f64.powf(-2.0 * e as f64 / sizes.turned as f64) / factor;
             let angle = position as f64 * frequency;
             let (sin, cos) = (if backward { -angle } else { angle }).sin_cos();
             let (a, b) = (x[start + e], x[start + half + e]);
@@ -67,7 +89,7 @@ fn rotated(x: &[f64], sizes: &Sizes, factor: f64, backward: bool) -> Vec<f64> {
 }
 
 #[test]
-fn rope_turns_pairs_either_way() {
+fn rope_turns_pairs_either_way_and_leaves_the_rest() {
     let cases = [(1.0, false), (1.0, true), (4.0, false), (4.0, true)];
     for (dtype, (factor, backward)) in FLOATS
         .iter()
@@ -88,6 +110,7 @@ fn rope_turns_pairs_either_way() {
                 first_position,
                 heads,
                 head_size,
+                turned,
             } = sizes;
             let x = random(dtype, rows * heads * head_size, 1);
             let expected = rotated(&x, sizes, factor, backward);
@@ -103,6 +126,7 @@ fn rope_turns_pairs_either_way() {
                         first_position,
                         heads,
                         head_size,
+                        turned,
                         frequencies,
                         backward,
                     })
@@ -132,6 +156,7 @@ fn a_later_part_of_a_sequence_has_the_bits_of_the_whole() {
                     first_position,
                     heads,
                     head_size,
+                    turned: head_size,
                     frequencies: 10_000.0.into(),
                     backward: false,
                 })

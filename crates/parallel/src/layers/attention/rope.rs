@@ -4,14 +4,18 @@ use super::{DTensor, context};
 use crate::cache::CachedRows;
 use tensor::{
     Result, Tensor, Var,
-    ops::{self, attention::RotaryFrequencies},
+    ops::{
+        self,
+        attention::{RotaryFrequencies, RotaryHead},
+    },
 };
 
 /// Rotary positions of the heads of `x`, whose rows are tokens of complete sequences, or in a pass over
-/// [new tokens](crate::cache::NewTokens) those alone. `frequencies` is their base, or a base with a stretch.
+/// [new tokens](crate::cache::NewTokens) those alone. `head` is the size of a head, perhaps with the number of elements that turn;
+/// `frequencies` is their base, or a base with a stretch.
 ///
 /// # Shapes
-/// `x` and the result: tokens x (heads/X * head_size).
+/// `x` and the result: tokens x (heads/X * head size).
 /// # Cost
 /// No collective, unless X spreads the vectors, which are then gathered.
 /// # Errors
@@ -20,12 +24,12 @@ use tensor::{
 pub fn rope(
     x: &DTensor,
     sequence: usize,
-    head_size: usize,
+    head: impl Into<RotaryHead>,
     frequencies: impl Into<RotaryFrequencies>,
 ) -> Result<DTensor> {
-    let frequencies = frequencies.into();
+    let (head, frequencies) = (head.into(), frequencies.into());
     if let Some(cached) = x.pass().cached() {
-        return of_new_tokens(x, cached, sequence, (head_size, frequencies));
+        return of_new_tokens(x, cached, sequence, (head, frequencies));
     }
     let spread = context::cut(x, sequence);
     let chunks = spread.map(|spread| spread.own_chunks(x.context()));
@@ -36,7 +40,7 @@ pub fn rope(
     };
     let rotated = move |x: &Tensor, backward: bool| {
         let Some(chunks) = &chunks else {
-            return ops::rope(x, sequence, 0, head_size, frequencies, backward);
+            return ops::rope(x, sequence, 0, head, frequencies, backward);
         };
         let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
         for (held, tokens) in chunks {
@@ -45,7 +49,7 @@ pub fn rope(
                 &own,
                 tokens.len(),
                 tokens.start,
-                head_size,
+                head,
                 frequencies,
                 backward,
             )?;
@@ -65,11 +69,11 @@ fn of_new_tokens(
     x: &DTensor,
     cached: &CachedRows,
     sequence: usize,
-    (head_size, frequencies): (usize, RotaryFrequencies),
+    (head, frequencies): (RotaryHead, RotaryFrequencies),
 ) -> Result<DTensor> {
     let input = x.tensor()?;
     cached.check("rope", input.num_rows() / sequence.max(1), sequence)?;
-    let rotated = |x: &Tensor, first| ops::rope(x, sequence, first, head_size, frequencies, false);
+    let rotated = |x: &Tensor, first| ops::rope(x, sequence, first, head, frequencies, false);
     let out = match cached.common_place() {
         Some(first) => rotated(input, first)?,
         None => {

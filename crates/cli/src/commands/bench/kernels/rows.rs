@@ -33,7 +33,7 @@ pub(super) fn cases(sizes: Sizes) -> Vec<Case> {
 fn named(kind: NormKind, backward: &str) -> String {
     let name = match kind {
         NormKind::Layer => "layer_norm",
-        NormKind::Rms => "rms_norm",
+        NormKind::Rms | NormKind::RmsOffset => "rms_norm",
     };
     format!("{name}{backward}")
 }
