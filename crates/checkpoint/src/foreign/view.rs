@@ -3,14 +3,18 @@
 use crate::{Error, Result};
 use grid::IndexBox;
 
-/// A box of a tensor of another program, turned so that it is one of ours.
+/// A box of a tensor of another program, or several at equal distances, turned so that they are one tensor of ours.
 ///
 /// Ours may have more rows, which are 0. Of at most two dims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     tensor: String,
     whole: Vec<usize>,
+    // The first box.
     held: IndexBox,
+    // The number of boxes, and how far they are apart in dim 0.
+    boxes: usize,
+    distance: usize,
     is_transposed: bool,
     padding: usize,
 }
@@ -22,6 +26,8 @@ impl View {
             tensor: tensor.into(),
             whole: whole.to_vec(),
             held: IndexBox::full(whole),
+            boxes: 1,
+            distance: 0,
             is_transposed: false,
             padding: 0,
         }
@@ -31,6 +37,14 @@ impl View {
     #[must_use]
     pub fn part(mut self, dim: usize, start: usize, len: usize) -> View {
         (self.held.start[dim], self.held.shape[dim]) = (start, len);
+        self
+    }
+
+    /// As many such parts of the rows, which begin `distance` rows after each other, such as the queries of every head where a
+    /// tensor has the queries, keys and values of one head after those of the other. Ours has their rows one after another.
+    #[must_use]
+    pub fn repeated(mut self, boxes: usize, distance: usize) -> View {
+        (self.boxes, self.distance) = (boxes, distance);
         self
     }
 
@@ -56,7 +70,7 @@ impl View {
 
     /// Whether it holds all of that tensor.
     pub fn is_whole(&self) -> bool {
-        self.held.shape == self.whole
+        self.boxes == 1 && self.held.shape == self.whole
     }
 
     /// The box of that tensor which it holds.
@@ -85,7 +99,26 @@ impl View {
 
     // Without padding.
     fn held_shape(&self) -> Vec<usize> {
-        self.turned(&self.held.shape)
+        let mut shape = self.held.shape.clone();
+        if let Some(rows) = shape.first_mut() {
+            *rows *= self.boxes;
+        }
+        self.turned(&shape)
+    }
+
+    // Each box of theirs, and the box of ours that it is, before it is turned.
+    fn boxes(&self) -> impl Iterator<Item = (IndexBox, IndexBox)> {
+        (0..self.boxes).map(|index| {
+            let mut theirs = self.held.clone();
+            let mut ours = IndexBox::full(&self.held.shape);
+            if let (Some(of_theirs), Some(of_ours)) =
+                (theirs.start.first_mut(), ours.start.first_mut())
+            {
+                *of_theirs += index * self.distance;
+                *of_ours = index * self.held.shape[0];
+            }
+            (theirs, ours)
+        })
     }
 
     /// A box of our tensor, read from theirs with `read`.
@@ -94,19 +127,26 @@ impl View {
     /// [`Error::Outside`] for a view beyond its tensor; those of `read`.
     pub fn read(
         &self,
-        read: impl FnOnce(&str, &[usize], &IndexBox) -> Result<Vec<f64>>,
+        mut read: impl FnMut(&str, &[usize], &IndexBox) -> Result<Vec<f64>>,
         index: &IndexBox,
     ) -> Result<Vec<f64>> {
         let mut out = vec![0.0; index.num_elements()];
-        let Some(both) = IndexBox::full(&self.held_shape()).intersect(index) else {
-            return Ok(out);
-        };
-        let theirs = IndexBox {
-            start: add(&self.turned(&both.start), &self.held.start),
-            shape: self.turned(&both.shape),
-        };
-        let numbers = read(&self.tensor, &self.whole, &theirs)?;
-        self.place(&numbers, &theirs.shape, (&mut out, index), &both.start);
+        for (theirs, ours) in self.boxes() {
+            let turned = IndexBox {
+                start: self.turned(&ours.start),
+                shape: self.turned(&ours.shape),
+            };
+            let Some(both) = turned.intersect(index) else {
+                continue;
+            };
+            let within = less(&self.turned(&both.start), &ours.start);
+            let theirs = IndexBox {
+                start: add(&within, &theirs.start),
+                shape: self.turned(&both.shape),
+            };
+            let numbers = read(&self.tensor, &self.whole, &theirs)?;
+            self.place(&numbers, &theirs.shape, (&mut out, index), &both.start);
+        }
         Ok(out)
     }
 
@@ -116,20 +156,21 @@ impl View {
     /// Those of `read`.
     pub fn write(
         &self,
-        read: impl FnOnce(&IndexBox) -> Result<Vec<f64>>,
+        mut read: impl FnMut(&IndexBox) -> Result<Vec<f64>>,
         (out, index): (&mut [f64], &IndexBox),
     ) -> Result<()> {
-        let Some(both) = self.held.intersect(index) else {
-            return Ok(());
-        };
-        let start = both.start.iter().zip(&self.held.start);
-        let start: Vec<usize> = start.map(|(at, from)| at - from).collect();
-        let ours = IndexBox {
-            start: self.turned(&start),
-            shape: self.turned(&both.shape),
-        };
-        let numbers = read(&ours)?;
-        self.place(&numbers, &ours.shape, (out, index), &both.start);
+        for (theirs, ours) in self.boxes() {
+            let Some(both) = theirs.intersect(index) else {
+                continue;
+            };
+            let start = add(&less(&both.start, &theirs.start), &ours.start);
+            let ours = IndexBox {
+                start: self.turned(&start),
+                shape: self.turned(&both.shape),
+            };
+            let numbers = read(&ours)?;
+            self.place(&numbers, &ours.shape, (&mut *out, index), &both.start);
+        }
         Ok(())
     }
 
@@ -190,7 +231,8 @@ impl View {
     /// # Errors
     /// [`Error::Outside`].
     pub(crate) fn check(&self, num_dims: usize) -> Result<()> {
-        let fits = crate::boxes::fits(&self.held, &self.whole);
+        let mut all = self.boxes();
+        let fits = all.all(|(theirs, _)| crate::boxes::fits(&theirs, &self.whole));
         match fits && self.whole.len() == num_dims && num_dims <= 2 {
             true => Ok(()),
             false => Err(Error::Outside {
@@ -206,6 +248,13 @@ fn add(one: &[usize], other: &[usize]) -> Vec<usize> {
     one.iter()
         .zip(other)
         .map(|(one, other)| one + other)
+        .collect()
+}
+
+fn less(one: &[usize], other: &[usize]) -> Vec<usize> {
+    one.iter()
+        .zip(other)
+        .map(|(one, other)| one - other)
         .collect()
 }
 
@@ -228,12 +277,14 @@ mod tests {
         // Read and written through boxes of any size, a part of a tensor is where it was.
         #[test]
         fn what_is_read_is_written_back(
-            rows in 1usize..9, columns in 1usize..9, start in 0usize..8, len in 1usize..9, dim in 0usize..2,
-            is_transposed: bool, cut in 1usize..5,
+            across in 1usize..9, start in 0usize..6, len in 1usize..6, rest in 0usize..4, dim in 0usize..2,
+            is_transposed: bool, cut in 1usize..5, boxes in 1usize..4, apart in 0usize..3,
         ) {
-            let whole = [rows, columns];
-            prop_assume!(start + len <= whole[dim]);
-            let plain = View::of("t", &whole).part(dim, start, len);
+            // Parts of the rows may be repeated.
+            let (boxes, distance) = if dim == 0 { (boxes, len + apart) } else { (1, 0) };
+            let along = start + (boxes - 1) * distance + len + rest;
+            let whole @ [rows, columns] = if dim == 0 { [along, across] } else { [across, along] };
+            let plain = View::of("t", &whole).part(dim, start, len).repeated(boxes, distance);
             let view = if is_transposed { plain.transposed() } else { plain };
             let ours = view.shape();
             let slabs = |shape: &[usize]| crate::boxes::slabs(&IndexBox::full(shape), cut);
@@ -259,7 +310,8 @@ mod tests {
             }
             for (at, number) in theirs.into_iter().enumerate() {
                 let place = [at / columns, at % columns][dim];
-                let is_ours = (start..start + len).contains(&place);
+                let mut firsts = (0..boxes).map(|index| start + index * distance);
+                let is_ours = firsts.any(|first| (first..first + len).contains(&place));
                 prop_assert_eq!(number, if is_ours { at as f64 } else { -1.0 });
             }
         }
