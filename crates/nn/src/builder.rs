@@ -1,7 +1,7 @@
 //! The source of layers for a model's code.
 
 use crate::{
-    layers::{Adapter, Embedding, Linear, Norm},
+    layers::{Adapter, Embedding, HeadNorm, Linear, Norm},
     tuning::{ADAPTER_LAYERS, Adapters, Selection, Tuning},
 };
 use grid::{Axis, Layout};
@@ -224,13 +224,21 @@ impl Builder {
         self.norm(name, features, NormKind::Rms, epsilon)
     }
 
+    /// An RMSNorm over features cut by Y whose factors are 1 + gain, as in Gemma; the gain begins as 0.
+    ///
+    /// # Errors
+    /// As [`layer_norm`](Builder::layer_norm).
+    pub fn rms_norm_offset(&self, name: &str, features: usize, epsilon: f64) -> Result<Norm> {
+        self.norm(name, features, NormKind::RmsOffset, epsilon)
+    }
+
     fn norm(&self, name: &str, features: usize, kind: NormKind, epsilon: f64) -> Result<Norm> {
         let cut = || Layout::cut(vec![vec![Axis::Y]]).expect("one axis cuts once");
         let declare = |part: &str, value: f64| {
             let name = format!("{name}.{part}");
             self.parameter(&name, &[features], cut(), Init::Constant(value), false)
         };
-        let gain = declare("gain", 1.0)?;
+        let gain = declare("gain", 1.0 - kind.gain_offset())?;
         let bias = (kind == NormKind::Layer)
             .then(|| declare("bias", 0.0))
             .transpose()?;
@@ -238,6 +246,18 @@ impl Builder {
             kind,
             gain,
             bias,
+            epsilon,
+        })
+    }
+
+    /// An RMSNorm over the elements of each head of queries or keys, whose features X cuts between heads. All heads have one
+    /// gain.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](parallel::Error::Invalid) for heads of 0 elements.
+    pub fn head_norm(&self, name: &str, head_size: usize, epsilon: f64) -> Result<HeadNorm> {
+        Ok(HeadNorm {
+            gain: self.row(&format!("{name}.gain"), head_size, Init::Constant(1.0))?,
             epsilon,
         })
     }

@@ -104,6 +104,23 @@ impl Norm {
     }
 }
 
+/// RMSNorm of the elements of each head, with one gain for all heads.
+#[derive(Clone, Debug)]
+pub struct HeadNorm {
+    pub(crate) gain: Parameter,
+    pub(crate) epsilon: f64,
+}
+
+impl HeadNorm {
+    /// Normalises every head of `x` by statistics of its own.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](parallel::Error::Invalid) if a rank holds a part of a head; those of the collectives.
+    pub fn forward(&self, x: &DTensor) -> Result<DTensor> {
+        ops::head_norm(x, NormKind::Rms, &self.gain, self.epsilon)
+    }
+}
+
 /// A look-up table.
 #[derive(Clone, Debug)]
 pub struct Embedding {

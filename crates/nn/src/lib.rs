@@ -41,7 +41,7 @@ mod model;
 mod tuning;
 
 pub use builder::{Builder, LinearOptions};
-pub use layers::{Embedding, Linear, Norm};
+pub use layers::{Embedding, HeadNorm, Linear, Norm};
 pub use model::{Assembled, auto_parallelize};
 pub use parallel::{DTensor, layers::LinearKind};
 pub use tuning::{ADAPTER_LAYERS, Adapters, Pattern, Tuning, is_of_adapter};

@@ -5,7 +5,7 @@
 //! emits Y, so that alternating layers need no redistribution. Weights are cut over both axes, and their rows
 //! once more over Z.
 //!
-//! Read in this order: `dtensor`, `linear`, `gather` and `scatter` (weights over Z, with OAG and ORS), `norm`,
+//! Read in this order: `dtensor`, `linear`, `gather` and `scatter` (weights over Z, with OAG and ORS), `norm`, `head_norm`,
 //! `embedding`, `attention`, `places`, `loss`, `dropout`, `redistribute`, `spread`, `recompute`; then the operations from which
 //! model authors write layers: `elementwise`, `features`, `rows`, `dims`, `choose`, `matmul`.
 
@@ -18,6 +18,7 @@ mod elementwise;
 pub mod embedding;
 mod features;
 pub(crate) mod gather;
+mod head_norm;
 pub mod linear;
 pub mod loss;
 mod matmul;
@@ -32,6 +33,7 @@ pub(crate) mod spread;
 pub use attention::{AttentionOptions, attention, rope};
 pub use dtensor::DTensor;
 pub use embedding::embedding;
+pub use head_norm::head_norm;
 pub use linear::{Linear, LinearKind, Storage, linear, linear_gelu};
 pub use loss::{Loss, cross_entropy, whole_logits};
 pub use norm::norm;

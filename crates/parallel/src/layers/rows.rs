@@ -55,7 +55,7 @@ impl DTensor {
     }
 
     // This value; all its vectors if the sums of gradients need complete rows.
-    fn in_rows(&self) -> Result<DTensor> {
+    pub(super) fn in_rows(&self) -> Result<DTensor> {
         match self.pass().sums_by_rows() {
             true => self.spread_as(None),
             false => Ok(self.clone()),
