@@ -80,6 +80,22 @@ fn llama_with_grouped_heads_recomputed() {
     check_all(&config, some(FEW));
 }
 
+// The gradient of a gain is a sum over heads, which X cuts.
+#[test]
+fn llama_with_norms_of_heads() {
+    for precision in [Precision::F32, Precision::Bf16] {
+        let mut config = llama(reproducible(precision));
+        edit_gpt(&mut config, |model| model.qk_norm = true);
+        check_all(&config, some(FEW));
+        check_all(&config, some("context=2 x=2,context=2 context=3"));
+        edit_gpt(&mut config, |model| {
+            (model.hidden, model.heads, model.kv_heads) = (96, 12, 6);
+            model.mlp_hidden = 96;
+        });
+        check_all(&config, some("x=3 x=6 x=3,y=2 x=3,data=2"));
+    }
+}
+
 #[test]
 fn an_untied_head_with_padding_in_f64() {
     let mut config = reproducible(Precision::F64);

@@ -17,7 +17,7 @@ use train::{
     generate::described,
 };
 
-const MODELS: [&str; 5] = ["gpt2", "llama", "llama3", "mistral", "qwen2"];
+const MODELS: [&str; 6] = ["gpt2", "llama", "llama3", "mistral", "qwen2", "qwen3"];
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -195,7 +195,7 @@ fn settings_that_the_model_cannot_follow_are_refused_by_name() {
             "gpt2",
             "model_type",
             json!("mamba"),
-            "found model_type = \"mamba\", needs one of gpt2, llama, mistral, qwen2",
+            "found model_type = \"mamba\", needs one of gpt2, llama, mistral, qwen2, qwen3",
         ),
         ("gpt2", "model_type", Value::Null, "found model_type = \"\""),
         (

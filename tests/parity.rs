@@ -97,6 +97,17 @@ fn gpt2_in_f32() {
 }
 
 #[test]
+fn qwen_3_in_f64() {
+    let mut config = llama(config(Precision::F64));
+    edit_gpt(&mut config, |model| {
+        model.qk_norm = true;
+        model.head_size = 6;
+        model.dropout = 0.1;
+    });
+    check_all(&config, F64);
+}
+
+#[test]
 fn llama_in_f32() {
     check_most(&llama(config(Precision::F32)), F32);
 }

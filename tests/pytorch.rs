@@ -252,3 +252,8 @@ fn mistral_has_heads_of_its_own_size() {
 fn qwen_2_has_biases_of_queries_and_keys() {
     check("qwen2");
 }
+
+#[test]
+fn qwen_3_normalises_heads() {
+    check("qwen3");
+}

@@ -12,7 +12,7 @@ import torch
 from peft import PeftModel
 from safetensors import safe_open
 from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
-                          MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM)
+                          MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 SMALL = dict(vocab_size=256, hidden_size=64, intermediate_size=160, num_hidden_layers=2, num_key_value_heads=2)
 LLAMA3 = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -31,6 +31,7 @@ def models():
                                                       max_position_embeddings=128, sliding_window=96)), "5GB"
     yield "qwen2", Qwen2ForCausalLM(Qwen2Config(**SMALL, num_attention_heads=4, max_position_embeddings=128,
                                                 tie_word_embeddings=True)), "5GB"
+    yield "qwen3", Qwen3ForCausalLM(Qwen3Config(**SMALL, num_attention_heads=4, head_dim=32, max_position_embeddings=128)), "5GB"
 
 
 @torch.no_grad()

@@ -1,10 +1,10 @@
 //! A transformer block in two halves, each with its norm and residual.
 
-use super::{GptConfig, GptFamily};
-use nn::{Builder, Linear, LinearKind, LinearOptions, Norm};
+use super::GptConfig;
+use nn::{Builder, HeadNorm, Linear, LinearKind, LinearOptions, Norm};
 use parallel::{
-    DTensor, Init, Result,
-    layers::{AttentionOptions, attention, rope},
+    DTensor, Error, Init, Result,
+    layers::{AttentionOptions, attention, norm::NormKind, rope},
 };
 use tensor::{Tensor, ops::attention::RotaryFrequencies};
 
@@ -16,6 +16,8 @@ pub(super) struct Attention {
     key: Linear,
     value: Linear,
     output: Linear,
+    // The norms of queries and keys.
+    head_norms: Option<[HeadNorm; 2]>,
     name: String,
     head_size: usize,
     dropout: f64,
@@ -32,16 +34,21 @@ impl Attention {
             ..options(config, LinearKind::Normal, false)
         };
         let out = options(config, LinearKind::Transposed, true);
+        let head_norm = |name: &str| scope.head_norm(name, config.head_size(), config.norm_epsilon);
+        let head_norms = config
+            .qk_norm
+            .then(|| Ok::<_, Error>([head_norm("query_norm")?, head_norm("key_norm")?]));
         Ok(Attention {
             norm: norm(&block, "norm1", config)?,
             query: scope.linear_with("query", h, q, into)?,
             key: scope.linear_with("key", h, kv, into)?,
             value: scope.linear_with("value", h, kv, into)?,
             output: scope.linear_with("output", q, h, out)?,
+            head_norms: head_norms.transpose()?,
             name: format!("blocks.{index}.attention"),
             head_size: config.head_size(),
             dropout: config.dropout,
-            rotary: (config.family == GptFamily::Llama).then(|| RotaryFrequencies {
+            rotary: config.design().is_rotary().then(|| RotaryFrequencies {
                 base: config.rope_base,
                 stretch: config.rope_scaling.stretch(),
             }),
@@ -55,6 +62,10 @@ impl Attention {
             [&self.query, &self.key, &self.value],
             &self.norm.forward(x)?,
         )?;
+        if let Some([of_queries, of_keys]) = &self.head_norms {
+            q = of_queries.forward(&q)?;
+            k = of_keys.forward(&k)?;
+        }
         if let Some(frequencies) = self.rotary {
             q = rope(&q, sequence, self.head_size, frequencies)?;
             k = rope(&k, sequence, self.head_size, frequencies)?;
@@ -93,10 +104,9 @@ impl Mlp {
             options(config, LinearKind::Transposed, true),
         );
         let norm = norm(&block, "norm2", config)?;
-        let gated = config.family == GptFamily::Llama;
         Ok(Mlp {
             norm,
-            gate: gated
+            gate: (config.design().gated)
                 .then(|| scope.linear_with("gate", h, mlp, into))
                 .transpose()?,
             up: scope.linear_with("up", h, mlp, into)?,
@@ -123,9 +133,11 @@ impl Mlp {
 
 /// The norm of the model's family.
 pub(super) fn norm(builder: &Builder, name: &str, config: &GptConfig) -> Result<Norm> {
-    match config.family {
-        GptFamily::Gpt2 => builder.layer_norm(name, config.hidden, config.norm_epsilon),
-        GptFamily::Llama => builder.rms_norm(name, config.hidden, config.norm_epsilon),
+    let (features, epsilon) = (config.hidden, config.norm_epsilon);
+    match config.design().norm {
+        NormKind::Layer => builder.layer_norm(name, features, epsilon),
+        NormKind::Rms => builder.rms_norm(name, features, epsilon),
+        NormKind::RmsOffset => builder.rms_norm_offset(name, features, epsilon),
     }
 }
 
@@ -138,7 +150,7 @@ fn options(config: &GptConfig, kind: LinearKind, writes_residual: bool) -> Linea
     };
     LinearOptions {
         kind,
-        bias: config.family == GptFamily::Gpt2,
+        bias: config.design().biases,
         init: Some(Init::Normal(config.init_deviation * share)),
     }
 }

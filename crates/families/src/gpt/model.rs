@@ -1,7 +1,7 @@
 //! The model: an embedding, halves of blocks, and a head.
 
 use super::{
-    GptConfig, GptFamily,
+    GptConfig,
     block::{Attention, Mlp, norm},
 };
 use nn::{Builder, Embedding, Linear, Norm};
@@ -39,9 +39,7 @@ impl Gpt {
         let (rows, hidden) = (config.padded_vocabulary(), config.hidden);
         let token = builder.embedding("embedding.token", rows, hidden, init)?;
         let positions = || builder.positions("embedding.position", config.context, hidden, init);
-        let position = (config.family == GptFamily::Gpt2)
-            .then(positions)
-            .transpose()?;
+        let position = (!config.design().is_rotary()).then(positions).transpose()?;
         let block = |index: usize| {
             let attention = Attention::new(&builder.segment(1 + 2 * index), config, index)?;
             let mlp = Mlp::new(&builder.segment(2 + 2 * index), config, index)?;
@@ -118,11 +116,7 @@ impl Model for Gpt {
     fn cost(&self, segment: usize) -> Option<f64> {
         let config = &self.config;
         let (h, q, kv) = (config.hidden, config.query_width(), config.key_width());
-        let matrices = if config.family == GptFamily::Gpt2 {
-            2
-        } else {
-            3
-        };
+        let matrices = config.design().mlp_matrices();
         let flop = match segment {
             0 => 8 * h,
             _ if segment + 1 == self.num_segments() => 2 * h * config.padded_vocabulary(),

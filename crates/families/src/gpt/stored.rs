@@ -5,7 +5,7 @@ use toml::{Table, Value};
 /// The keys of `[model]` that the shapes determine.
 ///
 /// The number of query heads is in no shape, so it stays unknown; only with it can the heads of keys and values be
-/// counted. A vocabulary that was padded counts with its padding.
+/// counted, unless a norm of heads has their size. A vocabulary that was padded counts with its padding.
 pub(super) fn keys(
     shape: &dyn Fn(&str) -> Option<Vec<usize>>,
     given: &Table,
@@ -14,15 +14,21 @@ pub(super) fn keys(
     let exists = |block: &usize| shape(&format!("blocks.{block}.mlp.up.weight")).is_some();
     let layers = (0..).take_while(exists).count();
     let hidden = dim("embedding.token", 1);
+    let head_size = dim("blocks.0.attention.query_norm.gain", 0);
+    let key_width = dim("blocks.0.attention.key.weight", 1);
     let sizes = [
         ("layers", Some(layers).filter(|layers| *layers > 0)),
         ("hidden", hidden),
         ("vocabulary", dim("embedding.token", 0)),
         ("context", dim("embedding.position", 0)),
         ("mlp_hidden", dim("blocks.0.mlp.up.weight", 1)),
+        ("head_size", head_size),
         (
             "kv_heads",
-            kv_heads(dim("blocks.0.attention.key.weight", 1), hidden, given),
+            match head_size {
+                Some(size) => key_width.and_then(|width| width.checked_div(size)),
+                None => kv_heads(key_width, hidden, given),
+            },
         ),
     ];
     let sizes = sizes.into_iter().filter_map(|(key, size)| {
@@ -31,7 +37,8 @@ pub(super) fn keys(
     });
     let is_tied = shape("head.weight").is_none();
     let tied = hidden.map(|_| ("tied_head", Value::Boolean(is_tied)));
-    sizes.chain(tied).collect()
+    let normed = head_size.map(|_| ("qk_norm", Value::Boolean(true)));
+    sizes.chain(tied).chain(normed).collect()
 }
 
 // A key has the width of a query.
@@ -72,6 +79,19 @@ mod tests {
         assert!(found(&tensors, 3).get("kv_heads").is_none());
         let untied = [&tensors[..], &[("head.weight", &[96, 32])]].concat();
         assert_eq!(found(&untied, 4)["tied_head"], Value::Boolean(false));
+    }
+
+    #[test]
+    fn norms_of_heads_have_their_size() {
+        let tensors: [(&str, &[usize]); 3] = [
+            ("embedding.token", &[96, 32]),
+            ("blocks.0.attention.key.weight", &[32, 24]),
+            ("blocks.0.attention.query_norm.gain", &[12]),
+        ];
+        let found = found(&tensors, 4);
+        assert_eq!(found["head_size"], Value::Integer(12));
+        assert_eq!(found["kv_heads"], Value::Integer(2));
+        assert_eq!(found["qk_norm"], Value::Boolean(true));
     }
 
     #[test]

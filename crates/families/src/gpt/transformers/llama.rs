@@ -1,4 +1,4 @@
-//! Llama, Mistral and Qwen 2, whose matrices are stored as out x in.
+//! Llama, Mistral, Qwen 2 and Qwen 3, whose matrices are stored as out x in.
 
 use super::{Places, check_context, config, object, reference, rope};
 use crate::{GptConfig, GptFamily};
@@ -12,12 +12,79 @@ use train::{
 /// Settings of how a program computes, and not what.
 const UNREAD: [&str; 2] = ["gradient_checkpointing", "pretraining_tp"];
 
-/// `model_type` = `llama`, `mistral` or `qwen2`.
+/// What a kind of model has that others of the family lack.
+struct Kind {
+    model_type: &'static str,
+    architecture: &'static str,
+    qkv_bias: bool,
+    qk_norm: bool,
+    /// Elements of a head where no setting states them; 0 means the width divided by the heads.
+    head_size: usize,
+    /// Whether attention has a window where no setting says so.
+    has_window: bool,
+}
+
+const LLAMA: Kind = Kind {
+    model_type: "llama",
+    architecture: "LlamaForCausalLM",
+    qkv_bias: false,
+    qk_norm: false,
+    head_size: 0,
+    has_window: false,
+};
+
+const MISTRAL: Kind = Kind {
+    model_type: "mistral",
+    architecture: "MistralForCausalLM",
+    has_window: true,
+    ..LLAMA
+};
+
+const QWEN2: Kind = Kind {
+    model_type: "qwen2",
+    architecture: "Qwen2ForCausalLM",
+    qkv_bias: true,
+    ..LLAMA
+};
+
+const QWEN3: Kind = Kind {
+    model_type: "qwen3",
+    architecture: "Qwen3ForCausalLM",
+    qk_norm: true,
+    head_size: 128,
+    ..LLAMA
+};
+
+const KINDS: [Kind; 4] = [LLAMA, MISTRAL, QWEN2, QWEN3];
+
+impl Kind {
+    // The one that settings name.
+    fn of(settings: &Settings) -> &'static Kind {
+        let named = settings.get("model_type").and_then(Value::as_str);
+        let found = KINDS.iter().find(|kind| Some(kind.model_type) == named);
+        found.unwrap_or(&LLAMA)
+    }
+
+    // The first that has what the model has. Windows are longer than the model's context.
+    fn for_model(config: &GptConfig) -> &'static Kind {
+        let fits =
+            |kind: &&Kind| (kind.qkv_bias, kind.qk_norm) == (config.qkv_bias, config.qk_norm);
+        KINDS.iter().find(fits).unwrap_or(&LLAMA)
+    }
+}
+
+/// `model_type` = `llama`, `mistral`, `qwen2` or `qwen3`.
 pub(crate) struct LlamaFormat;
 
 impl Format for LlamaFormat {
     fn model_types(&self) -> &[&'static str] {
-        &["llama", "mistral", "qwen2"]
+        const TYPES: [&str; KINDS.len()] = [
+            LLAMA.model_type,
+            MISTRAL.model_type,
+            QWEN2.model_type,
+            QWEN3.model_type,
+        ];
+        &TYPES
     }
 
     fn model(&self, settings: &Settings) -> Result<ModelConfig> {
@@ -27,7 +94,7 @@ impl Format for LlamaFormat {
         settings.only("mlp_bias", &[json!(false)])?;
         settings.only("rope_interleaved", &[json!(false)])?;
         let (rope_base, rope_scaling) = rope::read(settings)?;
-        let heads = settings.size("num_attention_heads")?;
+        let (kind, heads) = (Kind::of(settings), settings.size("num_attention_heads")?);
         let longest = settings.size("max_position_embeddings")?;
         let config = GptConfig {
             family: GptFamily::Llama,
@@ -37,8 +104,9 @@ impl Format for LlamaFormat {
             kv_heads: settings
                 .size_or_none("num_key_value_heads")?
                 .unwrap_or(heads),
-            head_size: settings.size_or_none("head_dim")?.unwrap_or(0),
-            qkv_bias: is(settings, "qwen2"),
+            head_size: settings.size_or_none("head_dim")?.unwrap_or(kind.head_size),
+            qkv_bias: kind.qkv_bias,
+            qk_norm: kind.qk_norm,
             mlp_hidden: settings.size("intermediate_size")?,
             // Within its window, attention meets every earlier token.
             context: window(settings)?.unwrap_or(longest).min(longest),
@@ -56,13 +124,10 @@ impl Format for LlamaFormat {
 
     fn settings(&self, model: &ModelConfig) -> Result<Map<String, Value>> {
         let config = config(model);
-        let (name, kind) = match config.qkv_bias {
-            true => ("Qwen2ForCausalLM", "qwen2"),
-            false => ("LlamaForCausalLM", "llama"),
-        };
+        let kind = Kind::for_model(config);
         let keys = json!({
-            "architectures": [name],
-            "model_type": kind,
+            "architectures": [kind.architecture],
+            "model_type": kind.model_type,
             "hidden_act": "silu",
             "num_hidden_layers": config.layers,
             "hidden_size": config.hidden,
@@ -140,6 +205,13 @@ impl Format for LlamaFormat {
                     places.add(format!("{ours}{name}.bias"), bias);
                 }
             }
+            if config.qk_norm {
+                for (name, other) in [("query_norm", "q_norm"), ("key_norm", "k_norm")] {
+                    let other = format!("{theirs}self_attn.{other}.weight");
+                    let gain = View::of(other, &[config.head_size()]);
+                    places.add(format!("{ours}attention.{name}.gain"), gain);
+                }
+            }
             places.add(
                 format!("{ours}norm2.gain"),
                 gain("post_attention_layernorm"),
@@ -179,13 +251,9 @@ impl Format for LlamaFormat {
     }
 }
 
-fn is(settings: &Settings, kind: &str) -> bool {
-    settings.get("model_type").and_then(Value::as_str) == Some(kind)
-}
-
 // The number of tokens that attention meets at most, if the settings limit it.
 fn window(settings: &Settings) -> Result<Option<usize>> {
-    let is_used = settings.flag_or("use_sliding_window", is(settings, "mistral"))?;
+    let is_used = settings.flag_or("use_sliding_window", Kind::of(settings).has_window)?;
     settings.skip(&["max_window_layers"]);
     let window = settings.size_or_none("sliding_window")?.filter(|_| is_used);
     let kinds = settings.get("layer_types").and_then(Value::as_array);

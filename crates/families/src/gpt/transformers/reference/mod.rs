@@ -111,7 +111,8 @@ pub(super) fn gpt2(
     Ok(outputs)
 }
 
-/// Touvron et al., 2023 (arXiv 2302.13971): as GPT-2, with RMSNorm, rotary positions and SwiGLU; Qwen 2 adds biases.
+/// Touvron et al., 2023 (arXiv 2302.13971): as GPT-2, with RMSNorm, rotary positions and SwiGLU. Qwen 2 adds biases, and Qwen 3
+/// (arXiv 2505.09388) an RMSNorm of each head of queries and keys before they turn.
 pub(super) fn llama(
     settings: &Settings,
     tensors: &PlainFolder,
@@ -153,6 +154,11 @@ pub(super) fn llama(
         let normed = norm(&x, &format!("{block}input_layernorm"))?;
         let own = |which: &str| linear(&normed, &format!("{block}self_attn.{which}_proj"));
         let (mut q, mut k, v) = (own("q")?, own("k")?, own("v")?);
+        if tensors.contains(&format!("{}{block}self_attn.q_norm.weight", source.prefix)) {
+            // The heads of a row lie one after the other, each as long as the gain.
+            q = norm(&q, &format!("{block}self_attn.q_norm"))?;
+            k = norm(&k, &format!("{block}self_attn.k_norm"))?;
+        }
         rotate(&mut q, shape.queries, &angles);
         rotate(&mut k, shape.keys, &angles);
         let met = attention(&q, &k, &v, shape);
