@@ -30,7 +30,8 @@ for model in "$dir"/model/*; do
   "$program" checkpoint export "$dir/tuned-$name" --format transformers --out "$dir/merged/$name" >/dev/null 2>"$dir/log" ||
     { cat "$dir/log"; exit 1; }
   case $name in
-    gpt2-*) ;;
+    # Their queries, keys and values are one matrix, which PEFT would adapt as one.
+    gpt2-* | gpt_neox*) ;;
     *)
       mkdir -p "$dir/adapter"
       "$program" checkpoint export "$dir/tuned-$name" --format peft --out "$dir/adapter/$name" >/dev/null 2>"$dir/log" ||

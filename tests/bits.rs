@@ -97,6 +97,29 @@ fn llama_with_norms_of_heads() {
 }
 
 #[test]
+fn gemma_and_gpt_neox() {
+    let mut gemma = llama(reproducible(Precision::F32));
+    edit_gpt(&mut gemma, |model| model.family = GptFamily::Gemma);
+    check_all(&gemma, some(FEW));
+    // Attention and MLP return gradients of one wire.
+    for precision in [Precision::F32, Precision::Bf16] {
+        let mut neox = reproducible(precision);
+        edit_gpt(&mut neox, |model| {
+            model.family = GptFamily::GptNeox;
+            model.parallel_residual = true;
+            model.rotary_size = 2;
+        });
+        check_all(&neox, some(FEW));
+        check_all(
+            &neox,
+            some("pipeline=2 pipeline=3 pipeline=4 x=2,context=2"),
+        );
+        neox.training.recompute = true.into();
+        check_all(&neox, some("pipeline=4 x=2,pipeline=2"));
+    }
+}
+
+#[test]
 fn an_untied_head_with_padding_in_f64() {
     let mut config = reproducible(Precision::F64);
     edit_gpt(&mut config, |model| {

@@ -17,7 +17,17 @@ use train::{
     generate::described,
 };
 
-const MODELS: [&str; 6] = ["gpt2", "llama", "llama3", "mistral", "qwen2", "qwen3"];
+const MODELS: [&str; 9] = [
+    "gpt2",
+    "llama",
+    "llama3",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gemma",
+    "gpt_neox",
+    "gpt_neox_sequential",
+];
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -190,12 +200,12 @@ fn changed(name: &str, change: impl FnOnce(&mut Map<String, Value>)) -> tempfile
 
 #[test]
 fn settings_that_the_model_cannot_follow_are_refused_by_name() {
-    let cases: [(&str, &str, Value, &str); 24] = [
+    let cases: [(&str, &str, Value, &str); 34] = [
         (
             "gpt2",
             "model_type",
             json!("mamba"),
-            "found model_type = \"mamba\", needs one of gpt2, llama, mistral, qwen2, qwen3",
+            "found model_type = \"mamba\", needs one of gpt2, llama, mistral, qwen2, qwen3, gemma, gpt_neox",
         ),
         ("gpt2", "model_type", Value::Null, "found model_type = \"\""),
         (
@@ -274,8 +284,8 @@ fn settings_that_the_model_cannot_follow_are_refused_by_name() {
         (
             "llama",
             "hidden_act",
-            json!("gelu"),
-            "found hidden_act = \"gelu\"",
+            json!("relu2"),
+            "found hidden_act = \"relu2\", needs \"gelu_new\"",
         ),
         (
             "llama",
@@ -324,6 +334,66 @@ fn settings_that_the_model_cannot_follow_are_refused_by_name() {
             "layer_types",
             json!(["full_attention", "linear_attention"]),
             "found \"linear_attention\" among layer_types",
+        ),
+        (
+            "qwen3",
+            "attention_bias",
+            json!(true),
+            "found attention_bias = true, needs false",
+        ),
+        (
+            "qwen3",
+            "head_dim",
+            Value::Null,
+            "has shape [16, 16], its settings need [256, 16]",
+        ),
+        (
+            "qwen3",
+            "model_type",
+            json!("llama"),
+            "found the tensor model.layers.0.self_attn.k_norm.weight, which the model lacks",
+        ),
+        (
+            "gemma",
+            "use_bidirectional_attention",
+            json!(true),
+            "found use_bidirectional_attention = true, needs false",
+        ),
+        (
+            "gemma",
+            "hidden_activation",
+            json!("gelu"),
+            "found hidden_activation = \"gelu\", needs \"gelu_pytorch_tanh\"",
+        ),
+        (
+            "gemma",
+            "final_logit_softcapping",
+            json!(30.0),
+            "found final_logit_softcapping = 30.0, a setting that this program does not know",
+        ),
+        (
+            "gpt_neox",
+            "attention_bias",
+            json!(false),
+            "found attention_bias = false, needs true",
+        ),
+        (
+            "gpt_neox",
+            "attention_dropout",
+            json!(0.1),
+            "found attention_dropout = 0.1, needs that of hidden_dropout = 0",
+        ),
+        (
+            "gpt_neox",
+            "rope_parameters",
+            json!({"rope_theta": 1e4, "partial_rotary_factor": 0.1}),
+            "found a share of 0.1 of heads of 8 elements that turn, needs two elements at least",
+        ),
+        (
+            "gpt_neox",
+            "rope_parameters",
+            json!({"rope_theta": 1e4, "partial_rotary_factor": 0.375}),
+            "model.rotary_size: found 3",
         ),
     ];
     for (name, key, value, sentence) in cases {
@@ -378,10 +448,13 @@ fn broken_folders_are_refused_by_name() {
 
 #[test]
 fn a_model_that_computes_something_else_is_not_proved() {
-    let cases: [(&str, &str, Value); 3] = [
+    let cases: [(&str, &str, Value); 6] = [
         ("gpt2", "layer_norm_epsilon", json!(1e-5)),
         ("llama", "rms_norm_eps", json!(1e-5)),
         ("mistral", "rms_norm_eps", json!(1e-5)),
+        ("qwen3", "rms_norm_eps", json!(1e-5)),
+        ("gemma", "rms_norm_eps", json!(1e-5)),
+        ("gpt_neox", "layer_norm_eps", json!(1e-5)),
     ];
     for (name, key, value) in cases {
         let folder = changed(name, |keys| drop(keys.insert(key.into(), value)));
@@ -401,6 +474,67 @@ fn a_model_that_computes_something_else_is_not_proved() {
             "{report}"
         );
         assert!(report.contains("its tensors are"), "{report}");
+    }
+}
+
+// Older configurations state rotary positions of GPT-NeoX under names of its own, and Gemma's function by another's name.
+#[test]
+fn older_settings_are_the_same_model() {
+    let neox = changed("gpt_neox", |keys| {
+        keys.remove("rope_parameters");
+        keys.insert("rotary_pct".into(), json!(0.5));
+        keys.insert("rotary_emb_base".into(), json!(10_000));
+    });
+    let gemma = changed("gemma", |keys| {
+        keys.insert("hidden_act".into(), json!("gelu"));
+        keys.insert("hidden_activation".into(), Value::Null);
+    });
+    for (name, folder) in [("gpt_neox", neox), ("gemma", gemma)] {
+        let [old, new] = [folder.path(), &fixture(name)].map(|path| open(path).unwrap());
+        assert_eq!(old.model.table().unwrap(), new.model.table().unwrap());
+        let proof = proved(&old).unwrap();
+        assert!(proof.difference < 1e-12, "{name}: {proof:?}");
+    }
+}
+
+// What a kind of model cannot state is refused when it is written.
+#[test]
+fn keys_that_no_setting_states_are_refused() {
+    let edits = [
+        ("gpt2", "qk_norm", toml::Value::Boolean(true)),
+        ("qwen2", "qk_norm", toml::Value::Boolean(true)),
+        ("llama", "rotary_size", toml::Value::Integer(4)),
+        ("llama", "parallel_residual", toml::Value::Boolean(true)),
+        ("gemma", "qkv_bias", toml::Value::Boolean(true)),
+        ("gpt_neox", "kv_heads", toml::Value::Integer(2)),
+    ];
+    for (name, key, value) in edits {
+        let families = families::families();
+        let model = open(&fixture(name)).unwrap().model;
+        let model = families.edited(Some(&model), [(key, value)]).unwrap();
+        let temporary = tempfile::tempdir().unwrap();
+        let (dir, out) = (temporary.path().join("run"), temporary.path().join("out"));
+        let results = testkit::try_ranks(1, move |world, device| {
+            let families = families::families();
+            let mut config = Config::new(model.clone());
+            config.training.batch = 1;
+            config.training.micro_batches = 1;
+            config.parallel.grid = grid::Degrees::default();
+            let trainer = config.trainer(&config.context(&world, &device)?)?;
+            let reader = Reader::open(trainer.save(&dir)?)?;
+            let run = (&config, &Tokenizer::ids(67));
+            export(
+                (&world, &device),
+                &reader,
+                run,
+                &families,
+                (&out, PLAIN, true),
+            )
+            .map(drop)
+        });
+        let report = results.unwrap_err();
+        assert!(report.contains(&format!("model.{key}")), "{key}: {report}");
+        assert!(!temporary.path().join("out").exists());
     }
 }
 

@@ -188,7 +188,7 @@ const VALUES: &[(&str, &str)] = &[
     ),
     (
         "[model]\nfamily = \"mamba\"",
-        "model.family: found `mamba`, needs one of gpt2, llama",
+        "model.family: found `mamba`, needs one of gpt2, llama, gemma, gpt_neox",
     ),
     (
         "[model]\nlayers = 0",

@@ -108,13 +108,56 @@ fn qwen_3_in_f64() {
 }
 
 #[test]
+fn gemma_in_f64() {
+    let mut config = llama(config(Precision::F64));
+    edit_gpt(&mut config, |model| model.family = GptFamily::Gemma);
+    check_most(&config, F64);
+}
+
+fn gpt_neox(mut config: Config) -> Config {
+    edit_gpt(&mut config, |model| {
+        model.family = GptFamily::GptNeox;
+        model.parallel_residual = true;
+        model.rotary_size = 2;
+        model.tied_head = false;
+    });
+    config
+}
+
+#[test]
+fn gpt_neox_in_f64() {
+    let mut config = gpt_neox(config(Precision::F64));
+    edit_gpt(&mut config, |model| model.dropout = 0.1);
+    check_all(&config, F64);
+}
+
+#[test]
+fn gpt_neox_one_after_the_other_recomputed_in_f64() {
+    let mut config = gpt_neox(config(Precision::F64));
+    config.training.recompute = true.into();
+    edit_gpt(&mut config, |model| model.parallel_residual = false);
+    check_most(&config, F64);
+}
+
+#[test]
 fn llama_in_f32() {
     check_most(&llama(config(Precision::F32)), F32);
 }
 
 #[test]
 fn every_schedule() {
-    let mut config = config(Precision::F64);
+    on_every_schedule(config(Precision::F64));
+}
+
+// A wire passes each attention by.
+#[test]
+fn every_schedule_of_blocks_in_parallel() {
+    let mut config = gpt_neox(config(Precision::F64));
+    config.training.recompute = true.into();
+    on_every_schedule(config);
+}
+
+fn on_every_schedule(mut config: Config) {
     edit_gpt(&mut config, |model| model.dropout = 0.1);
     config.training.micro_batches = 4;
     let expected = serial(&config);

@@ -257,3 +257,18 @@ fn qwen_2_has_biases_of_queries_and_keys() {
 fn qwen_3_normalises_heads() {
     check("qwen3");
 }
+
+#[test]
+fn gemma_scales_its_embedding_and_adds_1_to_gains() {
+    check("gemma");
+}
+
+#[test]
+fn gpt_neox_has_attention_and_mlp_beside_each_other() {
+    check("gpt_neox");
+}
+
+#[test]
+fn gpt_neox_has_them_one_after_the_other_too() {
+    check("gpt_neox_sequential");
+}

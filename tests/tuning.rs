@@ -118,7 +118,7 @@ fn a_pattern_that_selects_nothing_is_refused() {
 // checkpoint is exported to.
 #[test]
 fn merged_equals_unmerged() {
-    for name in ["gpt2", "llama3", "qwen2"] {
+    for name in ["gpt2", "llama3", "qwen2", "qwen3", "gemma", "gpt_neox"] {
         let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/fixtures")
             .join(name);

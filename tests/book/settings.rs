@@ -17,7 +17,7 @@ fn tables() -> String {
             "" => write(&mut page, "Above all tables", &keys),
             "data" => {
                 for (families, keys) in models() {
-                    let title = format!("`[model]` of {}", families.join(" and "));
+                    let title = format!("`[model]` of {}", families.join(", "));
                     write(&mut page, &title, &keys);
                 }
                 write(&mut page, "`[data]`", &keys);

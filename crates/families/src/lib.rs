@@ -37,13 +37,18 @@
 
 pub mod gpt;
 
-pub use gpt::{DocumentEnd, Gpt, GptConfig, GptFamily, RopeScaling};
+pub use gpt::{Activation, DocumentEnd, Gpt, GptConfig, GptFamily, RopeScaling};
 
 use std::sync::Arc;
 use train::{Families, Family};
 
 /// The families of this crate. GPT-2 comes first, because a configuration that names no family means GPT-2.
 pub fn families() -> Families {
-    let all = [GptFamily::Gpt2, GptFamily::Llama];
+    let all = [
+        GptFamily::Gpt2,
+        GptFamily::Llama,
+        GptFamily::Gemma,
+        GptFamily::GptNeox,
+    ];
     Families::new(all.map(|family| Arc::new(family) as Arc<dyn Family>))
 }

@@ -49,8 +49,15 @@ fn the_default_model_fits_every_grid_of_up_to_8_ranks() {
 
 #[test]
 fn the_counted_work_is_that_of_the_sizes() {
-    for family in ["gpt2", "llama"] {
-        let text = format!("[model]\nfamily = \"{family}\"\nvocabulary = 256\nkv_heads = 4\n");
+    for (family, keys) in [
+        ("gpt2", ""),
+        ("llama", ""),
+        ("llama", "qk_norm = true\nqkv_bias = true\nhead_size = 6"),
+        ("gemma", ""),
+        ("gpt_neox", "parallel_residual = true\nrotary_size = 4"),
+    ] {
+        let text =
+            format!("[model]\nfamily = \"{family}\"\nvocabulary = 256\nkv_heads = 4\n{keys}\n");
         let config = parse(&text).unwrap();
         let (work, model) = (
             config.work().unwrap(),
@@ -127,7 +134,7 @@ fn a_program_can_match_on_what_is_wrong() {
     ));
     let family = parse("[model]\nfamily = \"mamba\"\n").unwrap_err();
     assert!(
-        matches!(family, Error::UnknownFamily { found, known } if found == "mamba" && known.len() == 2)
+        matches!(family, Error::UnknownFamily { found, known } if found == "mamba" && known.len() == 4)
     );
     let word = parse("[training]\nsteps = \"many\"\n").unwrap_err();
     assert!(

@@ -108,7 +108,7 @@ pub(crate) enum Checkpoint {
     /// Make a checkpoint of another program's model, once its outputs are proved
     ///
     /// Reads config.json and safetensors files as the library transformers writes them: model_type gpt2, llama, mistral,
-    /// qwen2 or qwen3. Before anything is written, the output of every segment of the model is compared with one that is computed from
+    /// qwen2, qwen3, gemma or gpt_neox. Before anything is written, the output of every segment of the model is compared with one that is computed from
     /// the folder's own tensors in f64. A setting, tensor or shape that the model cannot follow is refused by name. Memory: 8
     /// bytes a parameter.
     Import(import::Import),

@@ -236,7 +236,7 @@ mod tests {
         let [layers] = &named("model.layers")[..] else {
             panic!("model.layers occurs {} times", named("model.layers").len());
         };
-        assert_eq!(layers.families, ["gpt2", "llama"]);
+        assert_eq!(layers.families, ["gpt2", "llama", "gemma", "gpt_neox"]);
         assert_eq!(named("seed").len(), 1);
         assert_eq!(all[0].key, "seed");
         assert!(all.iter().all(|key| !key.meaning.is_empty()));

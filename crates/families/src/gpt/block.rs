@@ -1,12 +1,15 @@
 //! A transformer block in two halves, each with its norm and residual.
 
-use super::GptConfig;
+use super::{Activation, GptConfig};
 use nn::{Builder, HeadNorm, Linear, LinearKind, LinearOptions, Norm};
 use parallel::{
     DTensor, Error, Init, Result,
     layers::{AttentionOptions, attention, norm::NormKind, rope},
 };
-use tensor::{Tensor, ops::attention::RotaryFrequencies};
+use tensor::{
+    Tensor,
+    ops::attention::{RotaryFrequencies, RotaryHead},
+};
 
 /// x + output(attention(norm(x))).
 #[derive(Debug)]
@@ -21,7 +24,7 @@ pub(super) struct Attention {
     name: String,
     head_size: usize,
     dropout: f64,
-    rotary: Option<RotaryFrequencies>,
+    rotary: Option<(RotaryHead, RotaryFrequencies)>,
 }
 
 impl Attention {
@@ -48,9 +51,16 @@ impl Attention {
             name: format!("blocks.{index}.attention"),
             head_size: config.head_size(),
             dropout: config.dropout,
-            rotary: config.design().is_rotary().then(|| RotaryFrequencies {
-                base: config.rope_base,
-                stretch: config.rope_scaling.stretch(),
+            rotary: config.design().is_rotary().then(|| {
+                let head = RotaryHead {
+                    size: config.head_size(),
+                    turned: config.rotary_size(),
+                };
+                let frequencies = RotaryFrequencies {
+                    base: config.rope_base,
+                    stretch: config.rope_scaling.stretch(),
+                };
+                (head, frequencies)
             }),
         })
     }
@@ -66,9 +76,9 @@ impl Attention {
             q = of_queries.forward(&q)?;
             k = of_keys.forward(&k)?;
         }
-        if let Some(frequencies) = self.rotary {
-            q = rope(&q, sequence, self.head_size, frequencies)?;
-            k = rope(&k, sequence, self.head_size, frequencies)?;
+        if let Some((head, frequencies)) = self.rotary {
+            q = rope(&q, sequence, head, frequencies)?;
+            k = rope(&k, sequence, head, frequencies)?;
         }
         let options = AttentionOptions {
             name: self.name.clone(),
@@ -83,13 +93,14 @@ impl Attention {
     }
 }
 
-/// x + down(activation(up(norm(x)))).
+/// down(activation(up(norm(x)))), added to a residual.
 #[derive(Debug)]
 pub(super) struct Mlp {
     norm: Norm,
     gate: Option<Linear>,
     up: Linear,
     down: Linear,
+    activation: Activation,
     name: String,
     dropout: f64,
 }
@@ -111,23 +122,26 @@ impl Mlp {
                 .transpose()?,
             up: scope.linear_with("up", h, mlp, into)?,
             down: scope.linear_with("down", mlp, h, out)?,
+            activation: config.activation(),
             name: format!("blocks.{index}.mlp"),
             dropout: config.dropout,
         })
     }
 
-    pub(super) fn forward(&self, x: &DTensor) -> Result<DTensor> {
+    /// `residual`: `x` itself, or where the halves of a block read the same values, what attention has made of it.
+    pub(super) fn forward(&self, x: &DTensor, residual: &DTensor) -> Result<DTensor> {
         let sequence = x.shape()[1];
         let normed = self.norm.forward(x)?;
-        let inner = match &self.gate {
-            None => self.up.forward_gelu(&normed)?,
-            Some(gate) => {
+        let inner = match (&self.gate, self.activation) {
+            (None, Activation::GeluTanh) => self.up.forward_gelu(&normed)?,
+            (None, activation) => activation.of(&self.up.forward(&normed)?)?,
+            (Some(gate), activation) => {
                 let [gate, up] = Linear::forward_all([gate, &self.up], &normed)?;
-                gate.swiglu(&up)?
+                activation.gated(&gate, &up)?
             }
         };
         let out = self.down.forward(&inner)?;
-        x.add(&out.dropout(&format!("{}.residual", self.name), self.dropout, sequence)?)
+        residual.add(&out.dropout(&format!("{}.residual", self.name), self.dropout, sequence)?)
     }
 }
 

@@ -21,8 +21,8 @@ impl GptConfig {
     ///
     /// # Errors
     /// [`Error::Setting`] for the first of: a size of 0 or beyond its bound, a number that is not above 0, heads that
-    /// do not divide the width, query heads that do not divide by key heads, odd rotary heads, a document's end that is no
-    /// token, a dropout outside [0, 1).
+    /// do not divide the width, query heads that do not divide by key heads, odd rotary heads, keys for which the family has no
+    /// use, a document's end that is no token, a dropout outside [0, 1).
     pub(super) fn check_sizes(&self) -> Result<()> {
         let refuse = |key: &str, found, needed: &str| {
             Err(Error::setting(format!("model.{key}"), found, needed))
@@ -65,9 +65,13 @@ impl GptConfig {
             return refuse("heads", found, "a multiple of the key and value heads");
         }
         let is_rotary = self.design().is_rotary();
-        if is_rotary && !self.head_size().is_multiple_of(2) {
+        if is_rotary && self.rotary_size == 0 && !self.head_size().is_multiple_of(2) {
             let found = format!("{}, of {} elements each", self.heads, self.head_size());
             return refuse("heads", found, "heads of an even size for rotary positions");
+        }
+        if !self.rotary_size.is_multiple_of(2) || self.rotary_size > self.head_size() {
+            let needed = format!("an even number up to the head size of {}", self.head_size());
+            return refuse("rotary_size", self.rotary_size.to_string(), &needed);
         }
         self.rope_scaling.check()?;
         let found = format!("a value with family = \"{}\"", self.family.name());
@@ -76,6 +80,9 @@ impl GptConfig {
         }
         if self.rope_scaling != RopeScaling::None && !is_rotary {
             return refuse("rope_scaling", found, "a family with rotary positions");
+        }
+        if self.rotary_size != 0 && !is_rotary {
+            return refuse("rotary_size", found, "a family with rotary positions");
         }
         if let Some(end) = self
             .document_end

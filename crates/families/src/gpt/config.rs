@@ -1,6 +1,6 @@
 //! Sizes and choices of a model.
 
-use super::{DocumentEnd, GptFamily, RopeScaling, family::Design};
+use super::{Activation, DocumentEnd, GptFamily, RopeScaling, family::Design};
 use serde::{Deserialize, Serialize};
 use train::ModelConfig;
 
@@ -21,12 +21,20 @@ train::section! {
         pub kv_heads: usize,
         /// Elements of a head; 0 means the hidden size divided by the heads.
         pub head_size: usize,
-        /// Whether queries, keys and values have biases in the Llama family, as in Qwen 2; in GPT-2 they always do.
+        /// Whether queries, keys and values have biases in a family without others, as in Qwen 2; in GPT-2 and GPT-NeoX they
+        /// always do.
         pub qkv_bias: bool,
         /// Whether each head of queries and keys is normalised by its root mean square, with one gain for all heads, as in Qwen 3.
         pub qk_norm: bool,
-        /// Width inside the MLP; 0 means 4 times the hidden size (GPT-2), or 8/3 of it, rounded up to a multiple of 8 (Llama).
+        /// Width inside the MLP; 0 means 4 times the hidden size (GPT-2, GPT-NeoX), 8 times (Gemma), or 8/3 of it, rounded up to a
+        /// multiple of 8 (Llama).
         pub mlp_hidden: usize,
+        /// The function inside the MLP, of the gate where there is one; `family` means the tanh form of GELU (GPT-2, Gemma), GELU by
+        /// its definition (GPT-NeoX) or SiLU (Llama).
+        pub activation: Activation,
+        /// Whether the MLP reads the same values as attention, so that a block computes x + attention(norm1(x)) + mlp(norm2(x)),
+        /// as in Pythia, in place of one after the other.
+        pub parallel_residual: bool,
         /// Tokens in a sequence.
         pub context: usize,
         /// Vocabulary size; 0 means that of the tokenizer.
@@ -44,6 +52,8 @@ train::section! {
         pub norm_epsilon: f64,
         /// Base of rotary positions.
         pub rope_base: f64,
+        /// Elements of each head that rotary positions turn, the first ones; 0 means all.
+        pub rotary_size: usize,
         /// Stretches rotary positions, for a context beyond that of the first training: `none`, `linear:FACTOR`, or
         /// `llama3:FACTOR:LOW:HIGH:CONTEXT`, which leaves wavelengths below CONTEXT / HIGH tokens as they are.
         pub rope_scaling: RopeScaling,
@@ -64,6 +74,8 @@ impl Default for GptConfig {
             qkv_bias: false,
             qk_norm: false,
             mlp_hidden: 0,
+            activation: Activation::Family,
+            parallel_residual: false,
             context: 128,
             vocabulary: 0,
             pad_vocabulary_to: 1,
@@ -72,6 +84,7 @@ impl Default for GptConfig {
             dropout: 0.0,
             norm_epsilon: 1e-5,
             rope_base: 10_000.0,
+            rotary_size: 0,
             rope_scaling: RopeScaling::None,
             init_deviation: 0.02,
         }
@@ -114,6 +127,22 @@ impl GptConfig {
     /// Whether queries, keys and values have biases.
     pub fn has_qkv_bias(&self) -> bool {
         self.design().biases || self.qkv_bias
+    }
+
+    /// Elements of a head that rotary positions turn.
+    pub fn rotary_size(&self) -> usize {
+        match self.rotary_size {
+            0 => self.head_size(),
+            size => size,
+        }
+    }
+
+    /// The function inside the MLP; never that of the family by reference.
+    pub fn activation(&self) -> Activation {
+        match self.activation {
+            Activation::Family => self.design().activation,
+            own => own,
+        }
     }
 
     /// Width inside the MLP.

@@ -1,8 +1,8 @@
 //! The families, and what the blocks of each are made of.
 
 use super::{
-    GptConfig, published, stored,
-    transformers::{Gpt2Format, LlamaFormat},
+    Activation, GptConfig, published, stored,
+    transformers::{GEMMA_FORMAT, Gpt2Format, LLAMA_FORMAT, NeoxFormat},
 };
 use parallel::layers::norm::NormKind;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,11 @@ pub enum GptFamily {
     Gpt2,
     /// RMSNorm, rotary positions, SwiGLU, no biases.
     Llama,
+    /// As Llama, with gains around 0, a scaled embedding, and GELU in the gate.
+    Gemma,
+    /// LayerNorm, rotary positions, GELU, biases.
+    #[serde(rename = "gpt_neox")]
+    GptNeox,
 }
 
 /// What the blocks of a family are made of, where no key of `[model]` says otherwise.
@@ -35,6 +40,10 @@ pub(super) struct Design {
     pub(super) positions: PositionKind,
     /// Whether the MLP multiplies by a gate.
     pub(super) gated: bool,
+    /// The function inside it.
+    pub(super) activation: Activation,
+    /// Whether the embedding is multiplied by the root of the width.
+    pub(super) scales_embedding: bool,
     /// Width inside the MLP, from the hidden size.
     pub(super) mlp_hidden: fn(usize) -> usize,
 }
@@ -55,6 +64,8 @@ const GPT2: Design = Design {
     biases: true,
     positions: PositionKind::Learnt,
     gated: false,
+    activation: Activation::GeluTanh,
+    scales_embedding: false,
     mlp_hidden: |hidden| 4 * hidden,
 };
 
@@ -65,7 +76,27 @@ const LLAMA: Design = Design {
     biases: false,
     positions: PositionKind::Rotary,
     gated: true,
+    activation: Activation::Silu,
+    scales_embedding: false,
     mlp_hidden: |hidden| (8 * hidden).div_ceil(3).next_multiple_of(8),
+};
+
+const GEMMA: Design = Design {
+    name: "gemma",
+    title: "Gemma",
+    norm: NormKind::RmsOffset,
+    activation: Activation::GeluTanh,
+    scales_embedding: true,
+    mlp_hidden: |hidden| 8 * hidden,
+    ..LLAMA
+};
+
+const GPT_NEOX: Design = Design {
+    name: "gpt_neox",
+    title: "GPT-NeoX",
+    positions: PositionKind::Rotary,
+    activation: Activation::Gelu,
+    ..GPT2
 };
 
 impl Design {
@@ -103,7 +134,7 @@ impl train::Family for GptFamily {
     fn models(&self) -> Vec<String> {
         match self {
             GptFamily::Gpt2 => published::names(),
-            GptFamily::Llama => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
@@ -115,14 +146,16 @@ impl train::Family for GptFamily {
     fn format(&self) -> Option<Arc<dyn Format>> {
         Some(match self {
             GptFamily::Gpt2 => Arc::new(Gpt2Format),
-            GptFamily::Llama => Arc::new(LlamaFormat),
+            GptFamily::Llama => Arc::new(LLAMA_FORMAT),
+            GptFamily::Gemma => Arc::new(GEMMA_FORMAT),
+            GptFamily::GptNeox => Arc::new(NeoxFormat),
         })
     }
 }
 
 impl train::config::KeyType for GptFamily {
     fn values() -> String {
-        "`gpt2` or `llama`".to_owned()
+        "`gpt2`, `llama`, `gemma` or `gpt_neox`".to_owned()
     }
 }
 
@@ -137,6 +170,8 @@ impl GptFamily {
         match self {
             GptFamily::Gpt2 => &GPT2,
             GptFamily::Llama => &LLAMA,
+            GptFamily::Gemma => &GEMMA,
+            GptFamily::GptNeox => &GPT_NEOX,
         }
     }
 }

@@ -11,12 +11,14 @@ use parallel::{
 };
 use std::{cell::RefCell, ops::Range};
 use tensor::Tensor;
+use train::checkpoint::foreign::rounded;
 
 /// A decoder-only transformer that reads the columns `inputs` and `targets`, sequences of tokens, and those of several samples
 /// in a row, where a batch has them ([`Samples`](train::data::Samples)).
 ///
 /// Segment 0 is the embedding. Then follow attention and MLP of each block, and last the head, which outputs
-/// the wire `logits`.
+/// the wire `logits`. Where the halves of a block read the same values, attention hands on what it has read as the wire `x`, beside
+/// its own sum with it, the wire `attended`.
 #[derive(Debug)]
 pub struct Gpt {
     config: GptConfig,
@@ -66,6 +68,11 @@ impl Gpt {
     fn embed(&self, input: &Input<'_>) -> Result<DTensor> {
         let (pass, ids) = (input.pass(), input.tensor("inputs")?);
         let mut x = self.token.forward(pass, ids)?;
+        if self.config.design().scales_embedding {
+            // The factor has the type of the model, as in the original.
+            let factor = (self.config.hidden as f64).sqrt();
+            x = x.scale(rounded(x.dtype(), &[factor])[0])?;
+        }
         if let Some(position) = &self.position {
             let places = match input.get("places") {
                 Some(places) => places.clone(),
@@ -150,18 +157,33 @@ impl Model for Gpt {
             ));
         }
         let (attention, mlp) = &self.blocks[(segment - 1) / 2];
-        let x = match segment % 2 {
-            1 => attention.forward(&x, self.documents(input)?.as_ref())?,
-            _ => mlp.forward(&x)?,
-        };
-        Ok(Wires::of("x", x))
+        let is_parallel = self.config.parallel_residual;
+        Ok(match segment % 2 {
+            1 => {
+                let attended = attention.forward(&x, self.documents(input)?.as_ref())?;
+                match is_parallel {
+                    true => Wires::of("attended", attended).with("x", x),
+                    false => Wires::of("x", attended),
+                }
+            }
+            _ if is_parallel => Wires::of("x", mlp.forward(&x, &wires.take("attended")?)?),
+            _ => Wires::of("x", mlp.forward(&x, &x)?),
+        })
     }
 
     fn routes(&self) -> Vec<parallel::Route> {
         let last = self.num_segments() - 1;
-        let name = |segment| if segment == last { "logits" } else { "x" };
-        let route = |segment| parallel::Route::new(name(segment), segment, segment + 1);
-        (0..=last).map(route).collect()
+        let names = |segment| match segment {
+            _ if segment == last => &["logits"][..],
+            _ if segment % 2 == 1 && self.config.parallel_residual => &["attended", "x"],
+            _ => &["x"],
+        };
+        let routes = |segment| {
+            let route =
+                move |name: &&'static str| parallel::Route::new(*name, segment, segment + 1);
+            names(segment).iter().map(route)
+        };
+        (0..=last).flat_map(routes).collect()
     }
 
     fn objective(&self, input: &Input<'_>, mut wires: Wires) -> Result<Loss> {

@@ -75,6 +75,34 @@ fn a_llama_on_every_grid() {
     on_every_grid(&[&LLAMA[..], &["training.precision = \"f32\""]].concat());
 }
 
+#[test]
+fn norms_of_heads_on_every_grid() {
+    let normed = ["model.qk_norm = true", "training.precision = \"f32\""];
+    on_every_grid(&[&LLAMA[..], &normed].concat());
+}
+
+#[test]
+fn a_gemma_on_every_grid() {
+    let edits = [
+        "model.family = \"gemma\"",
+        "model.kv_heads = 4",
+        "training.precision = \"f32\"",
+    ];
+    on_every_grid(&edits);
+}
+
+#[test]
+fn a_gpt_neox_on_every_grid() {
+    let edits = [
+        "model.family = \"gpt_neox\"",
+        "model.parallel_residual = true",
+        "model.rotary_size = 2",
+        "model.tied_head = false",
+        "training.precision = \"f32\"",
+    ];
+    on_every_grid(&edits);
+}
+
 // The bits of every grid, so that rounding to bf16 does not choose other tokens than on one rank.
 const BF16: [&str; 2] = [
     "training.precision = \"bf16\"",

@@ -1,7 +1,7 @@
 //! GPT-2, whose matrices are stored as in x out, and queries, keys and values in one.
 
-use super::{Places, check_context, config, object, reference};
-use crate::{GptConfig, GptFamily};
+use super::{Places, activation, check_context, config, object, reference};
+use crate::{Activation, GptConfig, GptFamily};
 use serde_json::{Map, Value, json};
 use train::{
     Error, ModelConfig, Result,
@@ -32,10 +32,7 @@ impl Format for Gpt2Format {
 
     fn model(&self, settings: &Settings) -> Result<ModelConfig> {
         settings.skip(&UNREAD);
-        settings.only(
-            "activation_function",
-            &[json!("gelu_new"), json!("gelu_pytorch_tanh")],
-        )?;
+        let activation = activation::read(settings, "activation_function", Activation::GeluTanh)?;
         settings.only("scale_attn_weights", &[json!(true)])?;
         settings.only("scale_attn_by_inverse_layer_idx", &[json!(false)])?;
         settings.only("add_cross_attention", &[json!(false)])?;
@@ -54,6 +51,7 @@ impl Format for Gpt2Format {
             hidden: settings.size("n_embd")?,
             heads: settings.size("n_head")?,
             mlp_hidden: settings.size_or_none("n_inner")?.unwrap_or(0),
+            activation,
             context: settings.size("n_positions")?,
             vocabulary: settings.size("vocab_size")?,
             tied_head: settings.flag_or("tie_word_embeddings", true)?,
@@ -82,7 +80,7 @@ impl Format for Gpt2Format {
         let keys = json!({
             "architectures": ["GPT2LMHeadModel"],
             "model_type": "gpt2",
-            "activation_function": "gelu_new",
+            "activation_function": activation::written(config),
             "n_layer": config.layers,
             "n_embd": config.hidden,
             "n_head": config.heads,
@@ -103,8 +101,9 @@ impl Format for Gpt2Format {
     }
 
     fn unstated(&self) -> &'static [&'static str] {
-        // Those of rotary positions are not used.
+        // Those of rotary positions are not used, and the family's function is stated by its name.
         &[
+            "activation",
             "document_end",
             "head_size",
             "kv_heads",

@@ -1,10 +1,10 @@
-//! Llama, Mistral, Qwen 2 and Qwen 3, whose matrices are stored as out x in.
+//! Llama, Mistral, Qwen 2, Qwen 3 and Gemma, whose matrices are stored as out x in.
 
-use super::{Places, check_context, config, object, reference, rope};
-use crate::{GptConfig, GptFamily};
+use super::{Places, activation, check_context, config, object, reference, rope};
+use crate::{Activation, GptConfig, GptFamily};
 use serde_json::{Map, Value, json};
 use train::{
-    ModelConfig, Result,
+    Error, ModelConfig, Result,
     checkpoint::foreign::{PlainFolder, View},
     foreign::{Format, Place, Settings, Spare},
 };
@@ -12,25 +12,30 @@ use train::{
 /// Settings of how a program computes, and not what.
 const UNREAD: [&str; 2] = ["gradient_checkpointing", "pretraining_tp"];
 
-/// What a kind of model has that others of the family lack.
+/// What a kind of model has that others lack.
 struct Kind {
     model_type: &'static str,
     architecture: &'static str,
+    family: GptFamily,
     qkv_bias: bool,
     qk_norm: bool,
     /// Elements of a head where no setting states them; 0 means the width divided by the heads.
     head_size: usize,
     /// Whether attention has a window where no setting says so.
     has_window: bool,
+    /// Whether the head is tied where no setting says so.
+    tied_head: bool,
 }
 
 const LLAMA: Kind = Kind {
     model_type: "llama",
     architecture: "LlamaForCausalLM",
+    family: GptFamily::Llama,
     qkv_bias: false,
     qk_norm: false,
     head_size: 0,
     has_window: false,
+    tied_head: false,
 };
 
 const MISTRAL: Kind = Kind {
@@ -55,7 +60,16 @@ const QWEN3: Kind = Kind {
     ..LLAMA
 };
 
-const KINDS: [Kind; 4] = [LLAMA, MISTRAL, QWEN2, QWEN3];
+const GEMMA: Kind = Kind {
+    model_type: "gemma",
+    architecture: "GemmaForCausalLM",
+    family: GptFamily::Gemma,
+    head_size: 256,
+    tied_head: true,
+    ..LLAMA
+};
+
+const KINDS: [Kind; 5] = [LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA];
 
 impl Kind {
     // The one that settings name.
@@ -66,38 +80,51 @@ impl Kind {
     }
 
     // The first that has what the model has. Windows are longer than the model's context.
-    fn for_model(config: &GptConfig) -> &'static Kind {
-        let fits =
-            |kind: &&Kind| (kind.qkv_bias, kind.qk_norm) == (config.qkv_bias, config.qk_norm);
-        KINDS.iter().find(fits).unwrap_or(&LLAMA)
+    fn for_model(config: &GptConfig) -> Result<&'static Kind> {
+        let own = (config.family, config.qkv_bias, config.qk_norm);
+        let fits = |kind: &&Kind| (kind.family, kind.qkv_bias, kind.qk_norm) == own;
+        KINDS.iter().find(fits).ok_or_else(|| {
+            let (key, other) = match config.qk_norm {
+                true => ("qk_norm", format!(" with qkv_bias = {}", config.qkv_bias)),
+                false => ("qkv_bias", String::new()),
+            };
+            let found = format!("true{other}, family = \"{}\"", config.family.name());
+            let needed = "what a kind of model of the library transformers has";
+            Error::setting(format!("model.{key}"), found, needed)
+        })
     }
 }
 
+/// The kinds of a family.
+pub(crate) struct LlamaFormat {
+    model_types: &'static [&'static str],
+}
+
 /// `model_type` = `llama`, `mistral`, `qwen2` or `qwen3`.
-pub(crate) struct LlamaFormat;
+pub(crate) const LLAMA_FORMAT: LlamaFormat = LlamaFormat {
+    model_types: &["llama", "mistral", "qwen2", "qwen3"],
+};
+
+/// `model_type` = `gemma`.
+pub(crate) const GEMMA_FORMAT: LlamaFormat = LlamaFormat {
+    model_types: &["gemma"],
+};
 
 impl Format for LlamaFormat {
     fn model_types(&self) -> &[&'static str] {
-        const TYPES: [&str; KINDS.len()] = [
-            LLAMA.model_type,
-            MISTRAL.model_type,
-            QWEN2.model_type,
-            QWEN3.model_type,
-        ];
-        &TYPES
+        self.model_types
     }
 
     fn model(&self, settings: &Settings) -> Result<ModelConfig> {
         settings.skip(&UNREAD);
-        settings.only("hidden_act", &[json!("silu"), json!("swish")])?;
         settings.only("attention_bias", &[json!(false)])?;
         settings.only("mlp_bias", &[json!(false)])?;
         settings.only("rope_interleaved", &[json!(false)])?;
-        let (rope_base, rope_scaling) = rope::read(settings)?;
-        let (kind, heads) = (Kind::of(settings), settings.size("num_attention_heads")?);
+        let (kind, rotary) = (Kind::of(settings), rope::read(settings, &rope::LLAMA)?);
+        let heads = settings.size("num_attention_heads")?;
         let longest = settings.size("max_position_embeddings")?;
         let config = GptConfig {
-            family: GptFamily::Llama,
+            family: kind.family,
             layers: settings.size("num_hidden_layers")?,
             hidden: settings.size("hidden_size")?,
             heads,
@@ -108,14 +135,15 @@ impl Format for LlamaFormat {
             qkv_bias: kind.qkv_bias,
             qk_norm: kind.qk_norm,
             mlp_hidden: settings.size("intermediate_size")?,
+            activation: function(settings, kind)?,
             // Within its window, attention meets every earlier token.
             context: window(settings)?.unwrap_or(longest).min(longest),
             vocabulary: settings.size("vocab_size")?,
-            tied_head: settings.flag_or("tie_word_embeddings", false)?,
+            tied_head: settings.flag_or("tie_word_embeddings", kind.tied_head)?,
             dropout: settings.number_or("attention_dropout", 0.0)?,
             norm_epsilon: settings.number_or("rms_norm_eps", 1e-6)?,
-            rope_base,
-            rope_scaling,
+            rope_base: rotary.base,
+            rope_scaling: rotary.scaling,
             init_deviation: settings.number_or("initializer_range", 0.02)?,
             ..GptConfig::default()
         };
@@ -124,11 +152,14 @@ impl Format for LlamaFormat {
 
     fn settings(&self, model: &ModelConfig) -> Result<Map<String, Value>> {
         let config = config(model);
-        let kind = Kind::for_model(config);
+        let kind = Kind::for_model(config)?;
         let keys = json!({
             "architectures": [kind.architecture],
             "model_type": kind.model_type,
-            "hidden_act": "silu",
+            "hidden_act": match (config.family, config.activation()) {
+                (GptFamily::Gemma, Activation::Gelu) => "gelu_python",
+                _ => activation::written(config),
+            },
             "num_hidden_layers": config.layers,
             "hidden_size": config.hidden,
             "num_attention_heads": config.heads,
@@ -151,8 +182,9 @@ impl Format for LlamaFormat {
     }
 
     fn unstated(&self) -> &'static [&'static str] {
-        // A size of 0 and the size for which it stands are the same.
+        // A size of 0 and the size for which it stands are the same, and so is the family's function under its name.
         &[
+            "activation",
             "document_end",
             "head_size",
             "kv_heads",
@@ -249,6 +281,23 @@ impl Format for LlamaFormat {
     ) -> Result<Vec<Vec<f64>>> {
         reference::llama(settings, tensors, tokens)
     }
+}
+
+// In configurations of Gemma, `gelu` stands for the tanh form, which releases of the library transformers named in a setting of its
+// own at times (its pull request 29402).
+fn function(settings: &Settings, kind: &Kind) -> Result<Activation> {
+    let function = activation::read(settings, "hidden_act", kind.family.design().activation)?;
+    if kind.family != GptFamily::Gemma {
+        return Ok(function);
+    }
+    settings.only("hidden_activation", &[json!("gelu_pytorch_tanh")])?;
+    settings.only("use_bidirectional_attention", &[json!(false)])?;
+    let is_tanh = settings.get("hidden_act").and_then(Value::as_str) == Some("gelu");
+    Ok(if is_tanh {
+        Activation::GeluTanh
+    } else {
+        function
+    })
 }
 
 // The number of tokens that attention meets at most, if the settings limit it.

@@ -1,16 +1,20 @@
 //! How the library transformers stores these families.
 //!
-//! `gpt2` and `llama` name the settings and the tensors; `rope` reads what a configuration says of rotary positions;
+//! `gpt2`, `llama` (with Gemma) and `neox` name the settings and the tensors; `activation` and `rope` read what a configuration says of
+//! the function inside the MLP and of rotary positions;
 //! `reference` computes outputs from the tensors in plain loops, by the definition of each architecture, and shares nothing
 //! with the model: it is the judge of a conversion.
 
+mod activation;
 mod gpt2;
 mod llama;
+mod neox;
 mod reference;
 mod rope;
 
 pub(super) use gpt2::Gpt2Format;
-pub(super) use llama::LlamaFormat;
+pub(super) use llama::{GEMMA_FORMAT, LLAMA_FORMAT};
+pub(super) use neox::NeoxFormat;
 
 use super::GptConfig;
 use serde_json::{Map, Value};

@@ -1,22 +1,74 @@
 //! What a configuration says of rotary positions.
 
-use crate::RopeScaling;
+use crate::{GptConfig, RopeScaling};
 use serde_json::{Map, Value, json};
 use train::{Result, foreign::Settings};
 
 /// The base of a configuration that states none.
 const BASE: f64 = 10_000.0;
 
-/// The base and the scaling. Newer configurations hold both in `rope_parameters`, older ones in `rope_theta` and
-/// `rope_scaling`.
-pub(super) fn read(settings: &Settings) -> Result<(f64, RopeScaling)> {
+/// What a configuration says of rotary positions.
+pub(super) struct Rotary {
+    pub(super) base: f64,
+    pub(super) scaling: RopeScaling,
+    /// The share of a head's elements that turn.
+    pub(super) share: f64,
+}
+
+/// Where a kind of model states it outside of a table.
+pub(super) struct Names {
+    base: &'static str,
+    /// The setting of the share, and that of an absent one; `None` if all elements turn.
+    share: Option<(&'static str, f64)>,
+}
+
+pub(super) const LLAMA: Names = Names {
+    base: "rope_theta",
+    share: None,
+};
+
+pub(super) const NEOX: Names = Names {
+    base: "rotary_emb_base",
+    share: Some(("rotary_pct", 0.25)),
+};
+
+impl Rotary {
+    /// [`GptConfig::rotary_size`] for heads of this size; 0 if all elements turn.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`](train::Error::Foreign) if none does.
+    pub(super) fn turned(&self, settings: &Settings, head_size: usize) -> Result<usize> {
+        match (head_size as f64 * self.share) as usize {
+            0 => Err(settings.refuse(format!(
+                "found a share of {} of heads of {head_size} elements that turn, needs two elements at least",
+                self.share
+            ))),
+            turned if turned == head_size => Ok(0),
+            turned => Ok(turned),
+        }
+    }
+}
+
+/// Newer configurations hold all in `rope_parameters`, older ones the scaling in `rope_scaling` and the rest under `names`.
+///
+/// # Errors
+/// [`Error::Foreign`](train::Error::Foreign) for what this program cannot follow.
+pub(super) fn read(settings: &Settings, names: &Names) -> Result<Rotary> {
     let (key, table) = match settings.get("rope_parameters") {
         Some(table) => ("rope_parameters", Some(table)),
         None => ("rope_scaling", settings.get("rope_scaling")),
     };
-    let stated = settings.number_or("rope_theta", BASE)?;
+    let stated = settings.number_or(names.base, BASE)?;
+    let share = match names.share {
+        Some((name, absent)) => settings.number_or(name, absent)?,
+        None => 1.0,
+    };
     let Some(table) = table else {
-        return Ok((stated, RopeScaling::None));
+        return Ok(Rotary {
+            base: stated,
+            scaling: RopeScaling::None,
+            share,
+        });
     };
     let refuse = |what: String| Err(settings.refuse(format!("found {key}: {what}")));
     let Some(table) = table.as_object() else {
@@ -45,16 +97,26 @@ pub(super) fn read(settings: &Settings) -> Result<(f64, RopeScaling)> {
     };
     let known = ["rope_type", "type", "rope_theta"];
     let is_known = |name: &&String| own.contains(&name.as_str()) || known.contains(&name.as_str());
-    // A part of a head that turns is all of it.
-    let is_whole = |name: &&String| *name == "partial_rotary_factor" && number(name) == Some(1.0);
-    if let Some(name) = table.keys().find(|name| !is_known(name) && !is_whole(name)) {
+    // Where a kind of model has no share, it is all of a head.
+    let is_share = |name: &&String| {
+        let share = number(name).filter(|share| names.share.is_some() || *share == 1.0);
+        *name == PART && share.is_some()
+    };
+    if let Some(name) = table.keys().find(|name| !is_known(name) && !is_share(name)) {
         let value = &table[name];
         return refuse(format!(
             "{name} = {value}, which this program does not know"
         ));
     }
-    Ok((number("rope_theta").unwrap_or(stated), scaling))
+    Ok(Rotary {
+        base: number("rope_theta").unwrap_or(stated),
+        scaling,
+        share: number(PART).unwrap_or(share),
+    })
 }
+
+/// The share of a head's elements that turn, in a table.
+const PART: &str = "partial_rotary_factor";
 
 const LLAMA3: [&str; 4] = [
     "factor",
@@ -72,6 +134,17 @@ fn llama3(table: &Map<String, Value>) -> Option<RopeScaling> {
         high: high?,
         context: usize::try_from(context).ok()?,
     })
+}
+
+/// The share of a head's elements that turn, so that the whole part of its product with the head size is their number.
+pub(super) fn share(config: &GptConfig) -> f64 {
+    let (turned, size) = (config.rotary_size() as f64, config.head_size() as f64);
+    let share = turned / size;
+    if share * size < turned {
+        share.next_up()
+    } else {
+        share
+    }
 }
 
 /// The table `rope_scaling` of a model; null if it has none.

@@ -1,6 +1,9 @@
 //! The operations of a transformer as plain loops over rows of f64.
 
-use std::{f64::consts::PI, thread};
+use std::{
+    f64::consts::{FRAC_1_SQRT_2, PI},
+    thread,
+};
 
 /// Numbers of heads and the elements of one.
 #[derive(Clone, Copy)]
@@ -15,13 +18,27 @@ pub(super) fn add(x: &mut [f64], y: &[f64]) {
     x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
 }
 
-/// By the tanh approximation.
-pub(super) fn gelu(x: f64) -> f64 {
-    0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044_715 * x * x * x)).tanh())
+/// The function of that name.
+pub(super) fn activation(name: &str) -> fn(f64) -> f64 {
+    match name {
+        "silu" | "swish" => |x| x / (1.0 + (-x).exp()),
+        "gelu" | "gelu_python" => |x| 0.5 * x * (1.0 + erf(x * FRAC_1_SQRT_2)),
+        _ => |x| 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044_715 * x * x * x)).tanh()),
+    }
 }
 
-pub(super) fn silu(x: f64) -> f64 {
-    x / (1.0 + (-x).exp())
+// By the series of Abramowitz and Stegun, 7.1.6, whose terms are all of one sign.
+fn erf(x: f64) -> f64 {
+    if x.abs() > 6.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum, mut odd) = (x, x, 1.0);
+    while term.abs() > f64::EPSILON * sum.abs() / 8.0 {
+        odd += 2.0;
+        term *= 2.0 * x * x / odd;
+        sum += term;
+    }
+    sum * (-x * x).exp() * 2.0 / PI.sqrt()
 }
 
 pub(super) fn layer_norm(x: &[f64], gain: &[f64], bias: &[f64], epsilon: f64) -> Vec<f64> {
@@ -94,20 +111,6 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     }
     let rest = rest_of_x.iter().zip(rest_of_y);
     sums.iter().sum::<f64>() + rest.map(|(x, y)| x * y).sum::<f64>()
-}
-
-/// Turns the pair (e, e + size / 2) of every head by its angle at the row's place.
-pub(super) fn rotate(x: &mut [f64], heads: usize, angles: &[Vec<f64>]) {
-    let width = x.len() / angles.len();
-    for (row, angles) in x.chunks_mut(width).zip(angles) {
-        for head in row.chunks_mut(width / heads) {
-            let (left, right) = head.split_at_mut(angles.len());
-            for ((a, b), angle) in left.iter_mut().zip(right).zip(angles) {
-                let (sin, cos) = angle.sin_cos();
-                (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
-            }
-        }
-    }
 }
 
 /// Causal attention, one query at a time.

@@ -1,0 +1,38 @@
+//! How settings name the function inside the MLP.
+
+use crate::{GptConfig, gpt::Activation};
+use serde_json::{Value, json};
+use train::{Result, foreign::Settings};
+
+/// Names, and what they mean. The first of each is written.
+///
+/// # Source
+/// `activations.py` of the library transformers. `gelu_fast` has the root of 2 / pi with ten digits, which changes outputs by
+/// 1e-11 of their size.
+const NAMES: [(&str, Activation); 7] = [
+    ("gelu_new", Activation::GeluTanh),
+    ("gelu_pytorch_tanh", Activation::GeluTanh),
+    ("gelu_fast", Activation::GeluTanh),
+    ("gelu", Activation::Gelu),
+    ("gelu_python", Activation::Gelu),
+    ("silu", Activation::Silu),
+    ("swish", Activation::Silu),
+];
+
+/// The function that a setting names, or that of an absent one.
+///
+/// # Errors
+/// [`Error::Foreign`](train::Error::Foreign) for a name of another function.
+pub(super) fn read(settings: &Settings, key: &str, absent: Activation) -> Result<Activation> {
+    settings.only(key, &NAMES.map(|(name, _)| json!(name)))?;
+    let named = settings.get(key).and_then(Value::as_str);
+    let found = NAMES.iter().find(|(name, _)| Some(*name) == named);
+    Ok(found.map_or(absent, |(_, activation)| *activation))
+}
+
+/// The name of a model's function.
+pub(super) fn written(config: &GptConfig) -> &'static str {
+    let own = config.activation();
+    let found = NAMES.iter().find(|(_, activation)| *activation == own);
+    found.map_or("gelu_new", |(name, _)| name)
+}
