@@ -38,7 +38,7 @@ def models():
                 max_position_embeddings=64, bos_token_id=0, eos_token_id=0)
     yield "gpt_neox", GPTNeoXForCausalLM(GPTNeoXConfig(**neox)), "5GB"
     yield "gpt_neox_sequential", GPTNeoXForCausalLM(GPTNeoXConfig(
-        **neox, use_parallel_residual=False, hidden_act="gelu_fast", tie_word_embeddings=True,
+        **neox, use_parallel_residual=False, hidden_act="gelu_new", tie_word_embeddings=True,
         rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=2.0, partial_rotary_factor=0.5))), "5GB"
 
 
