@@ -36,3 +36,50 @@ impl GptConfig {
         6.0 * weights as f64 + 12.0 * (self.layers * q * self.context) as f64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::GptFamily;
+
+    // The totals that their publishers state.
+    #[test]
+    fn published_models_have_as_many_weights() {
+        let qwen3_8b = GptConfig {
+            family: GptFamily::Llama,
+            layers: 36,
+            hidden: 4096,
+            heads: 32,
+            kv_heads: 8,
+            head_size: 128,
+            qk_norm: true,
+            mlp_hidden: 12_288,
+            vocabulary: 151_936,
+            tied_head: false,
+            ..GptConfig::default()
+        };
+        assert_eq!(qwen3_8b.num_parameters(), 8_190_735_360);
+        let gemma_7b = GptConfig {
+            family: GptFamily::Gemma,
+            layers: 28,
+            hidden: 3072,
+            heads: 16,
+            head_size: 256,
+            vocabulary: 256_000,
+            ..GptConfig::default()
+        };
+        assert_eq!(gemma_7b.num_parameters(), 8_537_680_896);
+        let pythia_6_9b = GptConfig {
+            family: GptFamily::GptNeox,
+            layers: 32,
+            hidden: 4096,
+            heads: 32,
+            rotary_size: 32,
+            parallel_residual: true,
+            vocabulary: 50_432,
+            tied_head: false,
+            ..GptConfig::default()
+        };
+        assert_eq!(pythia_6_9b.num_parameters(), 6_857_302_016);
+    }
+}

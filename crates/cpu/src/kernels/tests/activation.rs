@@ -25,7 +25,7 @@ fn erfc(x: f64) -> f64 {
         return 2.0 - erfc(-x);
     }
     let scale = (-x * x).exp() / std::f64::consts::PI.sqrt();
-    if x > 2.0 {
+    if x > 1.0 {
         let fraction = (1..200).rev().fold(x, |rest, k| x + k as f64 / 2.0 / rest);
         return scale / fraction;
     }

@@ -1,6 +1,6 @@
 //! How settings name the function inside the MLP.
 
-use crate::{GptConfig, gpt::Activation};
+use crate::{Activation, GptConfig, GptFamily};
 use serde_json::{Value, json};
 use train::{Result, foreign::Settings};
 
@@ -30,9 +30,32 @@ pub(super) fn read(settings: &Settings, key: &str, absent: Activation) -> Result
     Ok(found.map_or(absent, |(_, activation)| *activation))
 }
 
+/// That of Llama and its kin. In configurations of Gemma, `gelu` stands for the tanh form, which some releases of the library
+/// transformers named in a setting of its own (its pull request 29402).
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn of_llama(settings: &Settings, family: GptFamily) -> Result<Activation> {
+    let function = read(settings, "hidden_act", family.design().activation)?;
+    if family != GptFamily::Gemma {
+        return Ok(function);
+    }
+    settings.only("hidden_activation", &[json!("gelu_pytorch_tanh")])?;
+    let is_tanh = settings.get("hidden_act").and_then(Value::as_str) == Some("gelu");
+    Ok(if is_tanh {
+        Activation::GeluTanh
+    } else {
+        function
+    })
+}
+
 /// The name of a model's function.
 pub(super) fn written(config: &GptConfig) -> &'static str {
     let own = config.activation();
+    if (config.family, own) == (GptFamily::Gemma, Activation::Gelu) {
+        // There, `gelu` stands for the tanh form.
+        return "gelu_python";
+    }
     let found = NAMES.iter().find(|(_, activation)| *activation == own);
     found.map_or("gelu_new", |(name, _)| name)
 }

@@ -1,99 +1,16 @@
 //! Llama, Mistral, Qwen 2, Qwen 3 and Gemma, whose matrices are stored as out x in.
 
-use super::{Places, activation, check_context, config, object, reference, rope};
-use crate::{Activation, GptConfig, GptFamily};
+use super::{Places, activation, check_context, config, kinds::Kind, object, reference, rope};
+use crate::GptConfig;
 use serde_json::{Map, Value, json};
 use train::{
-    Error, ModelConfig, Result,
+    ModelConfig, Result,
     checkpoint::foreign::{PlainFolder, View},
     foreign::{Format, Place, Settings, Spare},
 };
 
 /// Settings of how a program computes, and not what.
 const UNREAD: [&str; 2] = ["gradient_checkpointing", "pretraining_tp"];
-
-/// What a kind of model has that others lack.
-struct Kind {
-    model_type: &'static str,
-    architecture: &'static str,
-    family: GptFamily,
-    qkv_bias: bool,
-    qk_norm: bool,
-    /// Elements of a head where no setting states them; 0 means the width divided by the heads.
-    head_size: usize,
-    /// Whether attention has a window where no setting says so.
-    has_window: bool,
-    /// Whether the head is tied where no setting says so.
-    tied_head: bool,
-}
-
-const LLAMA: Kind = Kind {
-    model_type: "llama",
-    architecture: "LlamaForCausalLM",
-    family: GptFamily::Llama,
-    qkv_bias: false,
-    qk_norm: false,
-    head_size: 0,
-    has_window: false,
-    tied_head: false,
-};
-
-const MISTRAL: Kind = Kind {
-    model_type: "mistral",
-    architecture: "MistralForCausalLM",
-    has_window: true,
-    ..LLAMA
-};
-
-const QWEN2: Kind = Kind {
-    model_type: "qwen2",
-    architecture: "Qwen2ForCausalLM",
-    qkv_bias: true,
-    ..LLAMA
-};
-
-const QWEN3: Kind = Kind {
-    model_type: "qwen3",
-    architecture: "Qwen3ForCausalLM",
-    qk_norm: true,
-    head_size: 128,
-    ..LLAMA
-};
-
-const GEMMA: Kind = Kind {
-    model_type: "gemma",
-    architecture: "GemmaForCausalLM",
-    family: GptFamily::Gemma,
-    head_size: 256,
-    tied_head: true,
-    ..LLAMA
-};
-
-const KINDS: [Kind; 5] = [LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA];
-
-impl Kind {
-    // The one that settings name.
-    fn of(settings: &Settings) -> &'static Kind {
-        let named = settings.get("model_type").and_then(Value::as_str);
-        let found = KINDS.iter().find(|kind| Some(kind.model_type) == named);
-        found.unwrap_or(&LLAMA)
-    }
-
-    // The first that has what the model has. Windows are longer than the model's context.
-    fn for_model(config: &GptConfig) -> Result<&'static Kind> {
-        let own = (config.family, config.qkv_bias, config.qk_norm);
-        let fits = |kind: &&Kind| (kind.family, kind.qkv_bias, kind.qk_norm) == own;
-        KINDS.iter().find(fits).ok_or_else(|| {
-            let (key, other) = match config.qk_norm {
-                true => ("qk_norm", format!(" with qkv_bias = {}", config.qkv_bias)),
-                false => ("qkv_bias", String::new()),
-            };
-            let found = format!("true{other}, family = \"{}\"", config.family.name());
-            let needed = "what a kind of model of the library transformers has";
-            Error::setting(format!("model.{key}"), found, needed)
-        })
-    }
-}
 
 /// The kinds of a family.
 pub(crate) struct LlamaFormat {
@@ -120,6 +37,7 @@ impl Format for LlamaFormat {
         settings.only("attention_bias", &[json!(false)])?;
         settings.only("mlp_bias", &[json!(false)])?;
         settings.only("rope_interleaved", &[json!(false)])?;
+        settings.only("use_bidirectional_attention", &[json!(false)])?;
         let (kind, rotary) = (Kind::of(settings), rope::read(settings, &rope::LLAMA)?);
         let heads = settings.size("num_attention_heads")?;
         let longest = settings.size("max_position_embeddings")?;
@@ -135,7 +53,7 @@ impl Format for LlamaFormat {
             qkv_bias: kind.qkv_bias,
             qk_norm: kind.qk_norm,
             mlp_hidden: settings.size("intermediate_size")?,
-            activation: function(settings, kind)?,
+            activation: activation::of_llama(settings, kind.family)?,
             // Within its window, attention meets every earlier token.
             context: window(settings)?.unwrap_or(longest).min(longest),
             vocabulary: settings.size("vocab_size")?,
@@ -156,10 +74,7 @@ impl Format for LlamaFormat {
         let keys = json!({
             "architectures": [kind.architecture],
             "model_type": kind.model_type,
-            "hidden_act": match (config.family, config.activation()) {
-                (GptFamily::Gemma, Activation::Gelu) => "gelu_python",
-                _ => activation::written(config),
-            },
+            "hidden_act": activation::written(config),
             "num_hidden_layers": config.layers,
             "hidden_size": config.hidden,
             "num_attention_heads": config.heads,
@@ -281,23 +196,6 @@ impl Format for LlamaFormat {
     ) -> Result<Vec<Vec<f64>>> {
         reference::llama(settings, tensors, tokens)
     }
-}
-
-// In configurations of Gemma, `gelu` stands for the tanh form, which releases of the library transformers named in a setting of its
-// own at times (its pull request 29402).
-fn function(settings: &Settings, kind: &Kind) -> Result<Activation> {
-    let function = activation::read(settings, "hidden_act", kind.family.design().activation)?;
-    if kind.family != GptFamily::Gemma {
-        return Ok(function);
-    }
-    settings.only("hidden_activation", &[json!("gelu_pytorch_tanh")])?;
-    settings.only("use_bidirectional_attention", &[json!(false)])?;
-    let is_tanh = settings.get("hidden_act").and_then(Value::as_str) == Some("gelu");
-    Ok(if is_tanh {
-        Activation::GeluTanh
-    } else {
-        function
-    })
 }
 
 // The number of tokens that attention meets at most, if the settings limit it.
