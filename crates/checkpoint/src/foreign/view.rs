@@ -73,9 +73,20 @@ impl View {
         self.boxes == 1 && self.held.shape == self.whole
     }
 
-    /// The box of that tensor which it holds.
-    pub fn held(&self) -> &IndexBox {
-        &self.held
+    /// The rows of another tensor that belong to these outputs of a matrix, where that tensor has a row of `columns` numbers for
+    /// each output of the whole; nothing for what is no matrix, or has a part of its inputs.
+    pub fn rows_for_outputs(&self, tensor: &str, columns: usize) -> Option<View> {
+        let (input, output) = match self.is_transposed {
+            true => (1, 0),
+            false => (0, 1),
+        };
+        let is_whole = self.whole.len() == 2 && self.held.shape[input] == self.whole[input];
+        if !is_whole || (self.boxes > 1 && output != 0) {
+            return None;
+        }
+        let rows = View::of(tensor, &[self.whole[output], columns]);
+        let own = rows.part(0, self.held.start[output], self.held.shape[output]);
+        Some(own.repeated(self.boxes, self.distance))
     }
 
     /// Whether rows are columns.

@@ -94,7 +94,11 @@ impl GptConfig {
         }
         match (0.0..1.0).contains(&self.dropout) {
             true => Ok(()),
-            false => refuse("dropout", self.dropout.to_string(), "a number from 0 to below 1"),
+            false => refuse(
+                "dropout",
+                self.dropout.to_string(),
+                "a number from 0 to below 1",
+            ),
         }
     }
 }

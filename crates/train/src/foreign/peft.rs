@@ -12,7 +12,6 @@ use crate::{
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -79,23 +78,22 @@ pub(super) struct AdaptedLayer {
     pub(super) matrix: String,
     /// What the adapter adds to it.
     pub(super) product: LowRank,
-    // Its inputs, the outputs of the whole matrix, and those of them that are this layer's: a layer here may be a part of one there.
-    inputs: usize,
-    outputs: usize,
-    own: Range<usize>,
-    rank: usize,
+    // Its own parts of the two tensors: a layer here may be a part of one there, which has some of the rows of B.
+    down: View,
+    up: View,
 }
 
 impl AdaptedLayer {
     /// Where its two parameters lie.
     pub(super) fn places(&self) -> [Place; 2] {
-        let [down, up] = nn::ADAPTER_LAYERS.map(|layer| format!("{}.{layer}.weight", self.ours));
-        let a = View::of(&self.product.columns, &[self.rank, self.inputs]);
-        let b = View::of(&self.product.rows, &[self.outputs, self.rank]);
-        let b = b.part(0, self.own.start, self.own.len());
-        [(down, a), (up, b)].map(|(parameter, view)| Place {
-            parameter,
-            view: view.transposed(),
+        let views = [&self.down, &self.up];
+        let mut layers = nn::ADAPTER_LAYERS.iter();
+        views.map(|view| {
+            let layer = layers.next().copied().unwrap_or_default();
+            Place {
+                parameter: format!("{}.{layer}.weight", self.ours),
+                view: view.clone().transposed(),
+            }
         })
     }
 }
@@ -122,12 +120,15 @@ impl ForeignAdapter {
             if !names.contains(&a) && !names.contains(&b) {
                 continue;
             }
-            let Some((inputs, outputs, own)) = sizes(&place.view) else {
+            let Some(up) = place.view.rows_for_outputs(&b, rank) else {
                 return Err(settings.refuse(format!(
                     "found an adapter of {theirs}, of which {ours} has a part of the inputs; needs a layer with all of them"
                 )));
             };
-            for (name, needed) in [(&a, [rank, inputs]), (&b, [outputs, rank])] {
+            // As many inputs as the layer here.
+            let inputs = place.view.shape()[0];
+            let down = View::of(&a, &[rank, inputs]);
+            for (name, needed) in [(&a, down.whole()), (&b, up.whole())] {
                 used.insert(name.clone());
                 if !names.contains(name) {
                     return Err(settings.refuse(format!("found no tensor {name}")));
@@ -148,10 +149,8 @@ impl ForeignAdapter {
                     scale: tuning.scale(),
                     is_turned: !place.view.is_transposed(),
                 },
-                inputs,
-                outputs,
-                own,
-                rank,
+                down,
+                up,
             });
         }
         if let Some(name) = names.difference(&used).next() {
@@ -174,21 +173,6 @@ impl ForeignAdapter {
     pub(super) fn file(&self) -> &Path {
         &self.file
     }
-}
-
-// The inputs and outputs of a layer's whole matrix, and the layer's own outputs; nothing for what is no matrix, or has a part of
-// the inputs.
-fn sizes(view: &View) -> Option<(usize, usize, Range<usize>)> {
-    let (whole, held) = (view.whole(), view.held());
-    if whole.len() != 2 {
-        return None;
-    }
-    let (input, output) = match view.is_transposed() {
-        true => (1, 0),
-        false => (0, 1),
-    };
-    let own = held.start[output]..held.start[output] + held.shape[output];
-    (held.shape[input] == whole[input]).then_some((whole[input], whole[output], own))
 }
 
 // The rank, and the keys of `[tuning]` but for the targets.
