@@ -90,11 +90,11 @@ fn serial(config: &Config) -> Run {
             };
             computed
                 .gradients
-                .update::<Error>(rule, |rate_factor, pieces| {
+                .update::<Error>(&factor, rule, |rate_factor, factor, pieces| {
                     Ok(optimiser.update(&UpdateCall {
                         device: &device,
                         pieces,
-                        factor: &factor,
+                        factor,
                         rate: optimiser.rate(step) * rate_factor,
                         number: step + 1,
                     })?)

@@ -84,7 +84,7 @@ pub fn run(subject: &Subject, stages: &BTreeMap<String, usize>) -> Oracle {
                         false => 0.0,
                     },
                 };
-                gradients.update::<Error>(rule, |stage, pieces| {
+                gradients.update::<Error>(&factors[0], rule, |stage, _, pieces| {
                     Ok(optimiser.update(&UpdateCall {
                         device: &device,
                         pieces,

@@ -70,5 +70,6 @@ fn own(threads: usize, settings: DeviceSettings) -> Outcome<OpenOptions> {
         threads,
         transport,
         settings,
+        host: None,
     })
 }

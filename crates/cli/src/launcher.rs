@@ -9,10 +9,14 @@ use crate::{
     machine, output,
 };
 use bootstrap::{Launcher, Processes, local::Options};
+use hal::{Driver, driver};
 use std::{path::PathBuf, sync::OnceLock};
 
 /// The processes of this job, if its ranks are processes.
 static PROCESSES: OnceLock<&'static dyn Processes> = OnceLock::new();
+
+/// The vendor of the host's processors, if the program carries it.
+static HOST: OnceLock<Driver> = OnceLock::new();
 
 /// The value of `--launcher`.
 pub(crate) fn named(name: &str) -> Result<Launcher, String> {
@@ -48,6 +52,18 @@ pub(crate) fn join(processes: &'static dyn Processes) -> Outcome {
 
 fn tell(processes: &dyn Processes) {
     output::note(&format!("mpi        {}", processes.findings().join("; ")));
+}
+
+/// Remembers which of the program's vendors computes on the host's processors.
+pub(crate) fn carry(drivers: &[Driver]) {
+    if let Some(host) = driver::of_host(drivers) {
+        let _ = HOST.set(host);
+    }
+}
+
+/// The vendor of the host's processors, for work beside a rank's device.
+pub(crate) fn host() -> Option<Driver> {
+    HOST.get().copied()
 }
 
 /// The processes of this job, if its ranks are processes.

@@ -133,6 +133,7 @@ impl Arguments {
             return doctor.run(drivers, *processes);
         }
         let chosen = device::chosen(self.vendor.as_deref(), drivers)?;
+        launcher::carry(drivers);
         launcher::choose(self.launcher, *processes)?;
         self.command.run(&Registry {
             drivers: chosen,

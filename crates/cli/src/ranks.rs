@@ -22,7 +22,7 @@ impl Team {
         let job = Job::new([]).ranks(ranks).threads(threads);
         Team {
             ranks,
-            job: job.processes(launcher::processes()),
+            job: job.processes(launcher::processes()).host(launcher::host()),
         }
     }
 

@@ -40,25 +40,12 @@ impl Default for Options {
 /// # Errors
 /// [`Error::Invalid`](hal::Error::Invalid) for 0 threads, or more than the system can start.
 pub fn open(options: Options) -> Result<Arc<dyn Device>> {
-    let id = DeviceId {
-        vendor: VendorId::CPU,
-        ordinal: options.ordinal,
-    };
-    let pool = Arc::new(Pool::new(options.threads)?);
-    let memory = Allocator::new(id, options.memory_bytes);
     // Starts the clock that dates events.
     now_us();
-    Ok(Arc::new(Host {
-        id,
-        capabilities: capabilities(&pool, &memory),
-        memory,
-        transport: options.transport,
-        _running: Running::more(pool.threads()),
-        pool,
-    }))
+    Ok(Arc::new(Host::new(options, false)?))
 }
 
-fn capabilities(pool: &Pool, memory: &Allocator) -> Capabilities {
+fn capabilities(pool: &Pool, memory: &Allocator, is_beside: bool) -> Capabilities {
     let threads = match pool.threads() {
         1 => "1 thread".into(),
         threads => format!("{threads} threads"),
@@ -72,7 +59,8 @@ fn capabilities(pool: &Pool, memory: &Allocator) -> Capabilities {
     Capabilities {
         dtypes: DType::ALL.into(),
         holds_values: true,
-        host_memory: true,
+        // Calls on a queue return before their work has run.
+        host_memory: !is_beside,
         overlaps_streams: true,
         records_work: false,
         canonical_sums: true,
@@ -87,8 +75,30 @@ struct Host {
     memory: Allocator,
     pool: Arc<Pool>,
     transport: Option<Arc<dyn Transport>>,
-    // Until the device is dropped, its rank counts among those that need a processor.
-    _running: Running,
+    // Whether it works beside another device of its rank.
+    is_beside: bool,
+    // Until the device is dropped, its rank counts among those that need a processor; one beside another computes only at times.
+    _running: Option<Running>,
+}
+
+impl Host {
+    fn new(options: Options, is_beside: bool) -> Result<Host> {
+        let id = DeviceId {
+            vendor: VendorId::CPU,
+            ordinal: options.ordinal,
+        };
+        let pool = Arc::new(Pool::new(options.threads)?);
+        let memory = Allocator::new(id, options.memory_bytes);
+        Ok(Host {
+            id,
+            capabilities: capabilities(&pool, &memory, is_beside),
+            memory,
+            transport: options.transport,
+            is_beside,
+            _running: (!is_beside).then(|| Running::more(pool.threads())),
+            pool,
+        })
+    }
 }
 
 // SAFETY: the id is that of the options. The allocator returns memory of the stated size, aligned to 64 bytes
@@ -117,7 +127,24 @@ unsafe impl Device for Host {
     }
 
     fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {
-        Ok(Arc::new(HostStream::new(self.id, kind)))
+        Ok(Arc::new(match (self.is_beside, kind) {
+            (true, StreamKind::Compute) => HostStream::queued(self.id, kind),
+            _ => HostStream::new(self.id, kind),
+        }))
+    }
+
+    fn open_host(&self, threads: usize) -> Result<Arc<dyn Device>> {
+        let options = Options {
+            threads,
+            ordinal: self.id.ordinal,
+            ..Options::default()
+        };
+        Ok(Arc::new(Host::new(options, true)?))
+    }
+
+    unsafe fn host_bytes<'a>(&self, buffer: RawBuffer) -> Option<&'a mut [u8]> {
+        // SAFETY: the caller guarantees a live buffer that nothing else touches; the allocator hands it out initialised.
+        Some(unsafe { crate::stream::host_bytes_mut(buffer) })
     }
 
     fn create_blas(&self) -> Result<Arc<dyn Blas>> {

@@ -14,6 +14,7 @@ pub fn driver() -> Driver {
                 transport,
                 // Its collectives and matmuls have one implementation each.
                 settings,
+                host: _,
             } = options;
             open(Options {
                 threads,

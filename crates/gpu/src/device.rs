@@ -13,8 +13,8 @@ use crate::{
 };
 use hal::{
     Blas, Capabilities, CollectiveBackend, Communicator, DType, Device, DeviceId, DeviceSettings,
-    EpiloguePlacement, Error, GroupId, Join, Kernels, Memory, RawBuffer, Result, Stream,
-    StreamKind, SumOrder, lock,
+    EpiloguePlacement, Error, GroupId, Join, Kernels, Memory, OpenOptions, RawBuffer, Result,
+    Stream, StreamKind, SumOrder, lock,
 };
 use std::sync::{Arc, Mutex};
 
@@ -186,6 +186,21 @@ unsafe impl Device for Gpu {
             &self.clock,
             handle,
         )))
+    }
+
+    fn open_host(&self, threads: usize) -> Result<Arc<dyn Device>> {
+        let host = self.options.host.ok_or_else(|| {
+            let found = "a device that was opened without its host";
+            let needed = "a program with the vendor `cpu` among its own";
+            let operation = format!("{threads} threads of the host beside {}", self.id());
+            Error::invalid(operation, found, needed)
+        })?;
+        let options = OpenOptions {
+            ordinal: self.options.ordinal,
+            threads,
+            ..OpenOptions::default()
+        };
+        (host.open)(options)?.open_host(threads)
     }
 
     fn create_blas(&self) -> Result<Arc<dyn Blas>> {

@@ -1,9 +1,9 @@
 //! The options of a device.
 
-use hal::{DeviceSettings, OpenOptions, environment::table::SHARED_DEVICE};
+use hal::{DeviceSettings, Driver, OpenOptions, environment::table::SHARED_DEVICE};
 
 /// The options of a device.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The device's number among those that the process sees.
     pub ordinal: usize,
@@ -11,6 +11,8 @@ pub struct Options {
     pub wraps: bool,
     /// What the run's configuration chooses.
     pub settings: DeviceSettings,
+    /// The vendor of the host's processors, for work beside the device.
+    pub host: Option<Driver>,
 }
 
 impl Options {
@@ -27,6 +29,7 @@ impl Options {
             ordinal: options.ordinal,
             wraps: are_processes || is_shared,
             settings: options.settings,
+            host: options.host,
         }
     }
 }

@@ -139,6 +139,29 @@ pub unsafe trait Device: Send + Sync + fmt::Debug {
         ))
     }
 
+    /// Opens a device of `threads` of the host's processors and of the host's memory, which works beside this one: its compute
+    /// stream is a queue, so a call returns before its work has run. It updates state that stays on the host.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a device that was opened without the
+    /// [vendor of its host](crate::OpenOptions::host); those of opening one.
+    fn open_host(&self, threads: usize) -> Result<Arc<dyn Device>> {
+        Err(crate::Error::invalid(
+            format!("{threads} threads of the host beside {}", self.id()),
+            "a device that was opened without its host",
+            "one that a program opens with the vendor `cpu` among its own",
+        ))
+    }
+
+    /// The bytes of a buffer, if they are memory of this process.
+    ///
+    /// # Safety
+    /// `buffer` is live memory of this device or a part of it, and until the last use of the slice no work touches it.
+    unsafe fn host_bytes<'a>(&self, buffer: RawBuffer) -> Option<&'a mut [u8]> {
+        let _ = buffer;
+        None
+    }
+
     /// Makes a handle for GEMMs.
     ///
     /// # Errors

@@ -17,6 +17,8 @@ pub struct OpenOptions {
     pub transport: Option<Arc<dyn Transport>>,
     /// Choices that change its numbers, of which it ignores those that it does not have; and the limit of its memory.
     pub settings: DeviceSettings,
+    /// The vendor whose devices are the host's processors, for [`Device::open_host`]. A device that is the host ignores it.
+    pub host: Option<Driver>,
 }
 
 impl Default for OpenOptions {
@@ -27,6 +29,7 @@ impl Default for OpenOptions {
             threads: 1,
             transport: None,
             settings: DeviceSettings::default(),
+            host: None,
         }
     }
 }
@@ -84,6 +87,12 @@ fn carried_one(asker: &str, name: &str, drivers: &[Driver]) -> Result<Driver> {
         let needed = format!("one of {}{why}", names(drivers));
         Error::invalid(asker, format!("found {name}"), needed)
     })
+}
+
+/// The one of these vendors whose devices are the host's processors.
+pub fn of_host(drivers: &[Driver]) -> Option<Driver> {
+    let mut all = drivers.iter();
+    all.find(|driver| driver.vendor == VendorId::CPU).copied()
 }
 
 /// The first of these vendors that can open a device here.

@@ -73,6 +73,10 @@ unsafe impl Device for Dry {
         Ok(Arc::new(DryStream(kind)))
     }
 
+    fn open_host(&self, _threads: usize) -> Result<Arc<dyn Device>> {
+        Ok(open())
+    }
+
     fn create_blas(&self) -> Result<Arc<dyn Blas>> {
         Ok(Arc::new(Nothing))
     }

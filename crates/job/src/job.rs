@@ -36,6 +36,7 @@ pub struct Job {
     timeout: Duration,
     settings: Settings,
     device_settings: DeviceSettings,
+    host: Option<Driver>,
 }
 
 impl Job {
@@ -52,12 +53,20 @@ impl Job {
             timeout: Options::DEFAULT_TIMEOUT,
             settings: Settings::default(),
             device_settings: DeviceSettings::default(),
+            host: None,
         }
     }
 
     /// Runs on the first of these vendors that has a device here.
     pub fn drivers(mut self, drivers: impl IntoIterator<Item = Driver>) -> Job {
         self.drivers = drivers.into_iter().collect();
+        self
+    }
+
+    /// Works on the host's processors, beside devices, through this vendor; without this call through the one named `cpu` among the
+    /// job's vendors.
+    pub fn host(mut self, host: Option<Driver>) -> Job {
+        self.host = host;
         self
     }
 
@@ -217,6 +226,7 @@ impl Job {
         let (ranks, launched) = (self.num_ranks().map_err(not_started)?, self.launched()?);
         let driver = self.driver().map_err(not_started)?;
         let (threads, settings) = (self.threads, self.opened_with());
+        let host = self.host.or_else(|| driver::of_host(&self.drivers));
         let open = move |world: &World, transport: Option<Arc<dyn Transport>>| {
             let ordinal = world.local_rank();
             Device::new((driver.open)(OpenOptions {
@@ -224,6 +234,7 @@ impl Job {
                 threads,
                 transport,
                 settings: settings.clone(),
+                host,
             })?)
         };
         let Some(processes) = launched else {

@@ -32,6 +32,7 @@ struct Inner {
     coordinates: Coordinates,
     machine: OnceCell<Arc<Machine>>,
     device: Device,
+    host: OnceCell<Device>,
     settings: Settings,
     // Every collective needs its stream, so streams are found without hashing a name or listing members.
     streams: [OnceCell<Stream>; Lane::COUNT],
@@ -73,6 +74,7 @@ impl Context {
             coordinates,
             machine: OnceCell::new(),
             device,
+            host: OnceCell::new(),
             settings,
             streams: array::from_fn(|_| OnceCell::new()),
             axes: array::from_fn(|_| array::from_fn(|_| OnceCell::new())),
@@ -132,6 +134,24 @@ impl Context {
     /// The device.
     pub fn device(&self) -> &Device {
         &self.0.device
+    }
+
+    /// This rank's share of the host's processors, beside its device; opened on first use.
+    ///
+    /// # Errors
+    /// As [`Device::open_host`].
+    pub(crate) fn host(&self) -> Result<Device> {
+        if let Some(host) = self.0.host.get() {
+            return Ok(host.clone());
+        }
+        let host = self.0.device.open_host(self.threads_of_host())?;
+        Ok(self.0.host.get_or_init(|| host).clone())
+    }
+
+    /// The threads of the host that are this rank's share.
+    pub(crate) fn threads_of_host(&self) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        (processors / self.world().local_size()).max(1)
     }
 
     /// How steps run.

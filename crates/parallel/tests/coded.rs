@@ -90,7 +90,7 @@ fn step(context: &Context, set: &ParameterSet, number: u64) -> Result<()> {
         |_, pieces| coded_scales(device, pieces, &factor, settings),
         |_, pieces| coded_adamw(device, pieces, &factor, settings),
     )?;
-    gradients.update::<Error>(rule, |_, pieces| {
+    gradients.update::<Error>(&factor, rule, |_, _, pieces| {
         assert!(pieces.is_empty(), "all parameters are large");
         Ok(())
     })

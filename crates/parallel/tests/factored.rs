@@ -88,7 +88,7 @@ fn step(context: &Context, set: &ParameterSet, number: u64) -> Result<()> {
     gradients.update_factored(FACTORING, &factor, rule, |_, clip, pieces| {
         sgd(device, pieces, clip, 0.01, 0.0)
     })?;
-    gradients.update::<Error>(rule, |_, pieces| {
+    gradients.update::<Error>(&factor, rule, |_, _, pieces| {
         assert!(pieces.is_empty(), "all parameters have means");
         Ok(())
     })

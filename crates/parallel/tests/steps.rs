@@ -151,7 +151,8 @@ fn gradients_update_once_and_in_their_step() {
         let set = set(context, std::slice::from_ref(&w), trains())?;
         let stale = whole_step(&set, 0, &[&w])?;
         whole_step(&set, 1, &[&w])?;
-        stale.update(|_| RULE, |_, _| Ok(()))
+        let factor = Tensor::from_slice(context.device(), &[2], &[1.0, 0.0])?;
+        stale.update(&factor, |_| RULE, |_, _, _| Ok(()))
     });
 }
 
@@ -327,9 +328,11 @@ fn a_frozen_weight_stays_as_it_is() {
         let gradients = whole_step(&set, 0, &[&w, &frozen])?;
         assert_eq!(w.gradient()?.to_f64()?, [0.5; 4]);
         let mut updated = 0;
+        let factor = Tensor::from_slice(context.device(), &[2], &[1.0, 0.0])?;
         gradients.update(
+            &factor,
             |_| RULE,
-            |_, pieces| {
+            |_, _, pieces| {
                 updated += pieces
                     .iter()
                     .map(|piece| piece.weights.num_elements())

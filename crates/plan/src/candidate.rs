@@ -4,7 +4,7 @@ use crate::Request;
 use grid::{AxisOrder, Degrees};
 use parallel::{
     ContextAttention,
-    data::Sharding,
+    data::{Sharding, UpdatePlace},
     memory::{ActivationMemory, SegmentMemory},
     pipeline::ScheduleKind,
     work::{SegmentWork, Work},
@@ -49,6 +49,8 @@ pub struct Candidate {
 pub struct StatePlaceKinds {
     /// The optimiser's state, and the weights in the accumulator type.
     pub optimiser: PlaceKind,
+    /// What updates the weights.
+    pub update: UpdatePlace,
     /// The weights that forward and backward read.
     pub weights: PlaceKind,
     /// Gradients.
@@ -59,6 +61,7 @@ impl StatePlaceKinds {
     /// Everything on the device.
     pub const DEVICE: StatePlaceKinds = StatePlaceKinds {
         optimiser: PlaceKind::Device,
+        update: UpdatePlace::Device,
         weights: PlaceKind::Device,
         gradients: PlaceKind::Device,
     };
@@ -74,10 +77,11 @@ impl StatePlaceKinds {
 }
 
 impl From<[PlaceKind; 3]> for StatePlaceKinds {
-    /// The places of the optimiser's state, of weights and of gradients.
+    /// The places of the optimiser's state, of weights and of gradients; the device updates.
     fn from([optimiser, weights, gradients]: [PlaceKind; 3]) -> StatePlaceKinds {
         StatePlaceKinds {
             optimiser,
+            update: UpdatePlace::Device,
             weights,
             gradients,
         }
@@ -86,7 +90,10 @@ impl From<[PlaceKind; 3]> for StatePlaceKinds {
 
 impl From<&PlacementConfig> for StatePlaceKinds {
     fn from(config: &PlacementConfig) -> StatePlaceKinds {
-        [config.optimiser, config.weights, config.gradients].into()
+        StatePlaceKinds {
+            update: config.update,
+            ..[config.optimiser, config.weights, config.gradients].into()
+        }
     }
 }
 
@@ -191,6 +198,7 @@ impl Candidate {
             parallel,
             placement: PlacementConfig {
                 optimiser: self.places.optimiser,
+                update: self.places.update,
                 weights: self.places.weights,
                 gradients: self.places.gradients,
                 activations,

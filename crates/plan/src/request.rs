@@ -7,7 +7,7 @@ use grid::{
 };
 use parallel::{
     ContextAttention, GradientWire, Hierarchical, Overlap, Reproducible,
-    data::Sharding,
+    data::{Sharding, UpdatePlace},
     memory::{SegmentMemory, Segments},
     pipeline::ScheduleKind,
     work::Work,
@@ -369,8 +369,40 @@ impl Request {
             if !places.contains(&each) {
                 places.push(each);
             }
+            let update = UpdatePlace::Host;
+            let on_host = StatePlaceKinds { update, ..each };
+            if self.refuses_update(on_host).is_none() && !places.contains(&on_host) {
+                places.push(on_host);
+            }
         }
         places
+    }
+
+    // Why the weights cannot be updated as these places say: what was found, and what is needed.
+    fn refuses_update(&self, places: StatePlaceKinds) -> Option<(String, &'static str)> {
+        if places.update == UpdatePlace::Device {
+            return None;
+        }
+        if places.optimiser == PlaceKind::Device {
+            let found = "host, with state on the device".into();
+            return Some((found, "state on the host or in files"));
+        }
+        let optimiser = self.training().optimiser();
+        let by_element = optimiser.matrices().is_none()
+            && optimiser.codes().is_none()
+            && optimiser.factors().is_none();
+        if !by_element {
+            let found = format!("host, with {}", optimiser.name());
+            return Some((found, "adamw, sgd or lion"));
+        }
+        let known = self.machine.device.stated_host_update_bandwidth();
+        match known {
+            Some(_) => None,
+            None => Some((
+                format!("host on {}", self.machine.name),
+                "a machine whose description has device.host_update_gbps",
+            )),
+        }
     }
 
     /// How attention is computed, if layers are recomputed in backward or not.
@@ -409,7 +441,8 @@ impl Request {
     ///
     /// # Errors
     /// [`Error::Devices`] for a number of devices that the machine does not have; [`Error::Setting`] for an empty
-    /// batch, and for state in files whose bandwidth is not known; [`Error::Model`] for a size of the model that cannot be.
+    /// batch, for state in files whose bandwidth is not known, and for updates on a host that cannot be or whose bandwidth is not
+    /// known; [`Error::Model`] for a size of the model that cannot be.
     pub fn check(&self) -> Result<()> {
         let most = self.machine.nodes * self.machine.devices_per_node;
         if self.devices == 0 || self.devices > most {
@@ -443,6 +476,15 @@ impl Request {
                     setting,
                     found: format!("files on {}", self.machine.name),
                     needed: "a machine whose description has device.files_gbps",
+                });
+            }
+        }
+        for places in &self.state_places {
+            if let Some((found, needed)) = self.refuses_update(*places) {
+                return Err(Error::Setting {
+                    setting: "placement.update",
+                    found,
+                    needed,
                 });
             }
         }

@@ -2,7 +2,10 @@
 
 use fascicle_plan::{Preset, Request, StatePlaceKinds, enumerate, estimate, simulate};
 use grid::machine::Machine;
-use parallel::memory::{ActivationMemory, Segments};
+use parallel::{
+    data::UpdatePlace,
+    memory::{ActivationMemory, Segments},
+};
 use train::config::{OptimiserKind, PlaceKind};
 
 const CASES: [(&str, usize, &str, &str); 9] = [
@@ -89,6 +92,27 @@ fn that_holds_for_state_and_activations_beyond_the_device() {
                     ..StatePlaceKinds::DEVICE
                 }],
                 activation_places: vec![activation_place],
+                ..request
+            });
+        }
+    }
+}
+
+#[test]
+fn that_holds_for_updates_on_the_host() {
+    for (optimiser_place, optimiser) in [
+        (PlaceKind::Host, OptimiserKind::AdamW),
+        (PlaceKind::Host, OptimiserKind::Lion),
+        (PlaceKind::Files, OptimiserKind::AdamW),
+    ] {
+        for case in [CASES[0], CASES[4], CASES[5]] {
+            near_changed(case, optimiser, &[Preset::Ours], |request| Request {
+                state_places: vec![StatePlaceKinds {
+                    optimiser: optimiser_place,
+                    update: UpdatePlace::Host,
+                    ..StatePlaceKinds::DEVICE
+                }],
+                activation_places: vec![PlaceKind::Device],
                 ..request
             });
         }

@@ -2,13 +2,14 @@
 //! every stage.
 
 use bootstrap::local::{self, Options};
-use fascicle_plan::{Candidate, Request, StatePlaceKinds, enumerate, simulate};
+use fascicle_plan::{Candidate, Request, StatePlaceKinds, enumerate, estimate, simulate};
 use grid::{Degrees, machine::Machine};
 use parallel::{
     Context, Counters, GradientWire, Reproducible,
+    data::UpdatePlace,
     memory::{ActivationMemory, Segments},
 };
-use tensor::{Device, MemoryUse};
+use tensor::{Device, MemoryKind, MemoryUse};
 use train::{
     Config,
     config::{OptimiserKind, PlaceKind, Precision},
@@ -41,8 +42,8 @@ fn request_of(tied_head: bool, degrees: Degrees, bits: Reproducible) -> Request 
     }
 }
 
-// Every rank's counters of the last step, and its memory.
-fn real(config: &Config) -> Vec<(Counters, MemoryUse)> {
+// Every rank's counters of the last step, its memory, and that of the host in which its state is updated.
+fn real(config: &Config) -> Vec<(Counters, MemoryUse, MemoryUse)> {
     let (config, grid) = (config.clone(), config.grid().unwrap());
     local::run(Options::new(grid.world_size()), move |world| {
         let device = Device::new(cpu::open(cpu::Options {
@@ -62,7 +63,8 @@ fn real(config: &Config) -> Vec<(Counters, MemoryUse)> {
             trainer.step_before(&pair[0], Some(&pair[1]))?;
         }
         let counters = context.counters();
-        Ok::<_, train::Error>((counters, device.memory_use()))
+        let host = trainer.parameters().host_memory().unwrap_or_default();
+        Ok::<_, train::Error>((counters, device.memory_use(), host))
     })
     .unwrap()
 }
@@ -72,7 +74,7 @@ fn compare(request: &Request, candidate: &Candidate) {
     let simulated = simulate(request, candidate, false).unwrap();
     assert_eq!(simulated.stages.len(), candidate.degrees.pipeline);
     for stage in &simulated.stages {
-        let (counters, memory) = &real[stage.rank];
+        let (counters, memory, host) = &real[stage.rank];
         let all = |counters: &Counters| counters.iter().collect::<Vec<_>>();
         assert_eq!(
             all(&stage.counters),
@@ -90,6 +92,18 @@ fn compare(request: &Request, candidate: &Candidate) {
             "kinds of rank {} of {candidate:?}",
             stage.rank
         );
+        if candidate.places.optimiser == PlaceKind::Host
+            && candidate.places.update == UpdatePlace::Host
+            && candidate.degrees.pipeline == 1
+        {
+            // A bound: tensors that a grid does not cut are left out, and blocks are rounded up by an eighth at most.
+            let held = host.of(MemoryKind::Optimiser).peak as f64;
+            let bound = estimate::on_host(request, candidate);
+            assert!(
+                (bound..1.2 * bound).contains(&held),
+                "{held} of at least {bound} on the host, {candidate:?}"
+            );
+        }
     }
 }
 
@@ -192,6 +206,27 @@ fn those_of_state_beyond_the_device_equal_them_too() {
                     optimiser,
                     state_places: vec![StatePlaceKinds {
                         optimiser: kind,
+                        ..StatePlaceKinds::DEVICE
+                    }],
+                    piece_kib: 16,
+                    ..request(grid.parse().unwrap(), Reproducible::Run)
+                };
+                compare_shardings(&request);
+            }
+        }
+    }
+}
+
+#[test]
+fn those_of_updates_on_the_host_equal_them_too() {
+    for kind in [PlaceKind::Host, PlaceKind::Files] {
+        for precision in [Precision::F32, Precision::Bf16] {
+            for grid in ["x=2", "z=2,data=2", "data=2,pipeline=2"] {
+                let request = Request {
+                    precision,
+                    state_places: vec![StatePlaceKinds {
+                        optimiser: kind,
+                        update: UpdatePlace::Host,
                         ..StatePlaceKinds::DEVICE
                     }],
                     piece_kib: 16,

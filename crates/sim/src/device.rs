@@ -1,6 +1,13 @@
 //! The device of one live rank.
 
-use crate::{Recorder, cost::Costs, group, kernels::SimKernels, state::Shared, stream::SimStream};
+use crate::{
+    Recorder,
+    cost::Costs,
+    group,
+    kernels::SimKernels,
+    state::{Shared, Side},
+    stream::SimStream,
+};
 use hal::{
     Blas, Capabilities, Communicator, DType, Device, DeviceId, GroupId, Join, Kernels, Memory,
     RawBuffer, Result, Stream, StreamKind, VendorId,
@@ -53,6 +60,7 @@ pub fn open_recorded(options: Options) -> Result<(Arc<dyn Device>, Recorder)> {
         Arc::new(SimDevice {
             shared,
             capabilities,
+            side: Side::Device,
         }),
         recorder,
     ))
@@ -62,6 +70,7 @@ pub fn open_recorded(options: Options) -> Result<(Arc<dyn Device>, Recorder)> {
 struct SimDevice {
     shared: Arc<Shared>,
     capabilities: Capabilities,
+    side: Side,
 }
 
 // SAFETY: the id is that of the options. Address ranges are aligned to 256 bytes and never reused. Nobody reads
@@ -76,15 +85,15 @@ unsafe impl Device for SimDevice {
     }
 
     fn memory(&self) -> Result<Memory> {
-        Ok(self.shared.lock().memory.memory())
+        Ok(self.shared.lock().memory_of(self.side).memory())
     }
 
     fn allocate(&self, bytes: usize) -> Result<RawBuffer> {
-        self.shared.lock().memory.allocate(bytes)
+        self.shared.lock().memory_of(self.side).allocate(bytes)
     }
 
     unsafe fn deallocate(&self, buffer: RawBuffer) {
-        self.shared.lock().memory.deallocate(buffer);
+        self.shared.lock().memory_of(self.side).deallocate(buffer);
     }
 
     fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {
@@ -93,18 +102,30 @@ unsafe impl Device for SimDevice {
             shared: self.shared.clone(),
             index,
             kind,
+            side: self.side,
+        }))
+    }
+
+    // Both sides have the clock of one host, which waits for either.
+    fn open_host(&self, _threads: usize) -> Result<Arc<dyn Device>> {
+        Ok(Arc::new(SimDevice {
+            shared: self.shared.clone(),
+            capabilities: self.capabilities.clone(),
+            side: Side::Host,
         }))
     }
 
     fn create_blas(&self) -> Result<Arc<dyn Blas>> {
         Ok(Arc::new(SimKernels {
             shared: self.shared.clone(),
+            side: self.side,
         }))
     }
 
     fn kernels(&self) -> Result<Arc<dyn Kernels>> {
         Ok(Arc::new(SimKernels {
             shared: self.shared.clone(),
+            side: self.side,
         }))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     memory::AddressSpace,
-    state::{Cost, Shared},
+    state::{Cost, Shared, Side},
     stream::SimStream,
     work::{Category, Label},
 };
@@ -13,6 +13,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct SimKernels {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) side: Side,
 }
 
 // SAFETY: no memory is touched.
@@ -20,7 +21,8 @@ unsafe impl Kernels for SimKernels {
     unsafe fn launch(&self, stream: &dyn Stream, kernel: &Kernel) -> Result<()> {
         let lane = SimStream::index(stream, &self.shared)?;
         let mut state = self.shared.lock();
-        let bytes = check(&state.memory, kernel.name(), |visit| kernel.operands(visit))?;
+        let memory = state.memory_of(self.side);
+        let bytes = check(memory, kernel.name(), |visit| kernel.operands(visit))?;
         let scratch = self.shared.costs.scratch_bytes(kernel);
         state.memory.borrow_briefly(scratch)?;
         let (name, category) = (kernel.name(), Category::of(kernel));
@@ -31,7 +33,11 @@ unsafe impl Kernels for SimKernels {
             bytes,
             flop: flop(kernel),
         };
-        state.run(lane, label, Cost::Compute(self.shared.costs.kernel(kernel)))
+        let cost = match self.side {
+            Side::Device => Cost::Compute(self.shared.costs.kernel(kernel)),
+            Side::Host => Cost::Copy(self.shared.costs.host_kernel(kernel)),
+        };
+        state.run(lane, label, cost)
     }
 }
 
@@ -40,7 +46,9 @@ unsafe impl Blas for SimKernels {
     unsafe fn gemm(&self, stream: &dyn Stream, gemm: &Gemm) -> Result<()> {
         let lane = SimStream::index(stream, &self.shared)?;
         let mut state = self.shared.lock();
-        let bytes = check(&state.memory, "gemm", |visit| gemm.operands(visit))?;
+        let bytes = check(state.memory_of(self.side), "gemm", |visit| {
+            gemm.operands(visit)
+        })?;
         let flop = 2.0 * gemm.m as f64 * gemm.n as f64 * gemm.k as f64 * gemm.batch.count as f64;
         let label = Label {
             name: "gemm",

@@ -2,7 +2,7 @@
 
 use crate::{
     event::SimEvent,
-    state::{Cost, Shared},
+    state::{Cost, Shared, Side},
     work::{Category, Label},
 };
 use hal::{DeviceId, Error, Event, RawBuffer, Result, Stream, StreamKind};
@@ -14,6 +14,7 @@ pub(crate) struct SimStream {
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: usize,
     pub(crate) kind: StreamKind,
+    pub(crate) side: Side,
 }
 
 impl SimStream {
@@ -59,18 +60,27 @@ unsafe impl Stream for SimStream {
 
     unsafe fn copy(&self, dst: RawBuffer, src: RawBuffer) -> Result<()> {
         let mut state = self.shared.lock();
-        state.memory.check_range("copy", dst.addr, dst.bytes)?;
-        state.memory.check_range("copy", src.addr, src.bytes)?;
+        state
+            .memory_of(self.side)
+            .check_range("copy", dst.addr, dst.bytes)?;
+        state
+            .memory_of(self.side)
+            .check_range("copy", src.addr, src.bytes)?;
         state.run(
             self.index,
             copying("copy", dst.bytes),
-            Cost::Compute(self.shared.costs.copy(dst.bytes)),
+            match self.side {
+                Side::Device => Cost::Compute(self.shared.costs.copy(dst.bytes)),
+                Side::Host => Cost::Copy(self.shared.costs.host_copy(dst.bytes)),
+            },
         )
     }
 
     unsafe fn upload(&self, dst: RawBuffer, src: &[u8]) -> Result<()> {
         let mut state = self.shared.lock();
-        state.memory.check_range("upload", dst.addr, src.len())?;
+        state
+            .memory_of(self.side)
+            .check_range("upload", dst.addr, src.len())?;
         state.run(
             self.index,
             copying("upload", src.len()),
@@ -80,7 +90,9 @@ unsafe impl Stream for SimStream {
 
     unsafe fn download(&self, dst: &mut [u8], src: RawBuffer) -> Result<()> {
         let mut state = self.shared.lock();
-        state.memory.check_range("download", src.addr, dst.len())?;
+        state
+            .memory_of(self.side)
+            .check_range("download", src.addr, dst.len())?;
         state.run(
             self.index,
             copying("download", dst.len()),

@@ -152,6 +152,15 @@ impl Device {
         &self.0.hal
     }
 
+    /// A device of `threads` of the host's processors and of the host's memory, which works beside this one: work is queued there
+    /// as on any device, and runs on threads of its own.
+    ///
+    /// # Errors
+    /// As [`hal::Device::open_host`].
+    pub fn open_host(&self, threads: usize) -> Result<Device> {
+        Device::new(self.0.hal.open_host(threads)?)
+    }
+
     /// Makes all ranks use the same variant of each GEMM from now on: the one found by the lowest rank that
     /// timed it.
     ///

@@ -132,6 +132,24 @@ impl Storage {
         waits.fold(Ok(()), Result::and)
     }
 
+    /// Waits, on the host, until no stream uses the memory, for a write of the host's own.
+    ///
+    /// # Errors
+    /// The failure of a stream that uses it; why the elements are not there, if they are away.
+    pub(crate) fn write_by_host(&self) -> Result<()> {
+        self.order_after(&self.device.compute(), true)?;
+        let mut uses = self.uses.borrow_mut();
+        for earlier in uses.iter_mut() {
+            match &earlier.event {
+                Some(event) => event.synchronize()?,
+                None => earlier.stream.synchronize()?,
+            }
+        }
+        uses.clear();
+        self.version.set(self.version.get() + 1);
+        Ok(())
+    }
+
     pub(crate) fn device(&self) -> &Device {
         &self.device
     }

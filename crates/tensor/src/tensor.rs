@@ -226,6 +226,30 @@ impl Tensor {
         })
     }
 
+    /// Runs `work` with the bytes of the elements, of whatever type, after all work that uses them has run: where they are, if
+    /// the device's memory is [memory of this process](hal::Device::host_bytes), and otherwise on a copy that is written back. On a
+    /// device whose buffers hold no values, they are zeros.
+    ///
+    /// # Errors
+    /// The error of `work`; [`Error::Invalid`] within recorded work; the failure of a stream that uses the tensor.
+    pub fn edit_bytes<R>(&self, work: impl FnOnce(&mut [u8]) -> Result<R>) -> Result<R> {
+        self.device().not_recorded("edit_bytes")?;
+        let buffer = self.raw().buffer();
+        self.storage.write_by_host()?;
+        // SAFETY: the tensor is live, and no stream uses its memory any more (waited for above).
+        if let Some(bytes) = unsafe { self.device().hal().host_bytes(buffer) } {
+            return work(bytes);
+        }
+        let mut bytes = vec![0; self.bytes()];
+        if !self.device().capabilities().holds_values {
+            return work(&mut bytes);
+        }
+        self.download(&mut bytes)?;
+        let result = work(&mut bytes)?;
+        self.upload_bytes_on(&self.device().compute(), &bytes)?;
+        Ok(result)
+    }
+
     /// Records where the uses end that are queued so far: later work on another stream waits for these alone, and not for what
     /// the compute stream is given in the meantime.
     ///

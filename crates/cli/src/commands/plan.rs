@@ -7,7 +7,11 @@ use crate::{
 };
 use clap::Args;
 use grid::{AxisOrder, Degrees, machine::Machine};
-use parallel::{ContextAttention, GradientWire, data::Sharding, pipeline::ScheduleKind};
+use parallel::{
+    ContextAttention, GradientWire,
+    data::{Sharding, UpdatePlace},
+    pipeline::ScheduleKind,
+};
 use plan::{
     Preset, Request, StatePlaceKinds,
     picture::{self, Totals},
@@ -98,6 +102,10 @@ pub(crate) struct Plan {
     /// Where the optimiser's state may be, of which each is tried; by default the device, and if nothing fits there, also the host
     #[arg(long, value_name = "device|host|files,...", value_delimiter = ',')]
     optimiser_place: Vec<PlaceKind>,
+    /// What updates weights whose optimiser's state is beyond the device, of which each is tried; by default the device, and where
+    /// nothing fits without such state, also the host
+    #[arg(long, value_name = "device|host,...", value_delimiter = ',')]
+    update_place: Vec<UpdatePlace>,
     /// The same of weights while no layer uses them; by default the device, and where nothing fits otherwise, also beyond it
     #[arg(long, value_name = "device|host|files,...", value_delimiter = ',')]
     weight_place: Vec<PlaceKind>,
@@ -254,20 +262,38 @@ impl Plan {
             &self.weight_place,
             &self.gradient_place,
         ];
-        if named.iter().all(|places| places.is_empty()) {
+        if named.iter().all(|places| places.is_empty()) && self.update_place.is_empty() {
             return Vec::new();
         }
-        let [optimiser, weights, gradients] = named.map(|places| match places.is_empty() {
+        let [mut optimiser, weights, gradients] = named.map(|places| match places.is_empty() {
             true => vec![PlaceKind::Device],
             false => places.clone(),
         });
+        let updates = match self.update_place.is_empty() {
+            true => vec![UpdatePlace::Device],
+            false => self.update_place.clone(),
+        };
+        if self.optimiser_place.is_empty() && updates.contains(&UpdatePlace::Host) {
+            optimiser = vec![PlaceKind::Host];
+        }
         let mut all = Vec::new();
         for &optimiser in &optimiser {
             for &weights in &weights {
                 for &gradients in &gradients {
-                    all.push([optimiser, weights, gradients].into());
+                    let places = StatePlaceKinds::from([optimiser, weights, gradients]);
+                    let each = updates
+                        .iter()
+                        .map(|&update| StatePlaceKinds { update, ..places });
+                    all.extend(each);
                 }
             }
+        }
+        // State on the device can only be updated there. If nothing else is named, the planner refuses it.
+        let can_be = |places: &StatePlaceKinds| {
+            places.update == UpdatePlace::Device || places.optimiser != PlaceKind::Device
+        };
+        if all.iter().any(can_be) {
+            all.retain(can_be);
         }
         all
     }

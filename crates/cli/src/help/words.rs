@@ -157,6 +157,7 @@ pub(super) const HEADINGS: &[(&str, &str, &[&str])] = &[
         "Memory",
         &[
             "optimiser_place",
+            "update_place",
             "weight_place",
             "gradient_place",
             "activation_place",

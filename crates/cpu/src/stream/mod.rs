@@ -1,7 +1,8 @@
 //! Streams of the host: [`inline`] runs work on the calling thread, [`queue`] on a separate thread.
 //!
 //! The host is the device, so a compute stream gains nothing from a queue: a call has run when it returns. A
-//! communication stream runs on a worker thread, so that collectives overlap with compute. [`event`] marks
+//! communication stream runs on a worker thread, so that collectives overlap with compute, and so does the compute stream of a
+//! device beside another one. [`event`] marks
 //! points in either kind.
 
 mod event;
@@ -41,12 +42,21 @@ impl HostStream {
             StreamKind::Compute | StreamKind::Host | StreamKind::Files => {
                 Engine::Inline(Inline::default())
             }
-            StreamKind::Communication => Engine::Queue(Queue::new(device)),
+            StreamKind::Communication => return HostStream::queued(device, kind),
         };
         HostStream {
             device,
             kind,
             engine,
+        }
+    }
+
+    /// A stream of that kind whose work runs on a thread of its own.
+    pub(crate) fn queued(device: DeviceId, kind: StreamKind) -> HostStream {
+        HostStream {
+            device,
+            kind,
+            engine: Engine::Queue(Queue::new(device)),
         }
     }
 
@@ -209,6 +219,16 @@ unsafe fn host_bytes<'a>(buffer: RawBuffer) -> &'a [u8] {
     }
     // SAFETY: the caller guarantees the region; the allocator hands it out initialised.
     unsafe { std::slice::from_raw_parts(buffer.addr as *const u8, buffer.bytes) }
+}
+
+/// # Safety
+/// `buffer` is live, and nothing else uses it while the bytes are in use.
+pub(crate) unsafe fn host_bytes_mut<'a>(buffer: RawBuffer) -> &'a mut [u8] {
+    if buffer.bytes == 0 {
+        return &mut [];
+    }
+    // SAFETY: the caller guarantees the region; the allocator hands it out initialised.
+    unsafe { std::slice::from_raw_parts_mut(buffer.addr as *mut u8, buffer.bytes) }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod epilogues;
 mod first_step;
 mod foreign;
 mod graph;
+mod host;
 mod parity;
 mod together;
 mod tuning;
@@ -72,6 +73,7 @@ fn options(ordinal: usize, staged: bool, sums: SumOrder) -> gpu::Options {
             sums,
             ..hal::DeviceSettings::default()
         },
+        host: Some(cpu::driver()),
     }
 }
 

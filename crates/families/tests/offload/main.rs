@@ -40,6 +40,10 @@ struct Ended {
     peak: PeakMemory,
     /// The most that activations held in a step, on the rank where that is most.
     activations: usize,
+    /// The most that the optimiser's state held on a device.
+    state: usize,
+    /// The most that an update on the host holds of its memory, by kind.
+    host: Vec<usize>,
     /// Of all, from the initial values to the checkpoint.
     largest: usize,
 }
@@ -103,23 +107,32 @@ fn train_in_buckets(
             losses.push(trainer.step(&batch)?.loss.to_bits());
         }
         let peak = PeakMemory::of_all(&world, &device, 0)?;
-        let activations = device.memory_use().of(MemoryKind::Activations).peak;
+        let host = trainer.parameters().host_memory().unwrap_or_default();
+        let host = MemoryKind::ALL.map(|kind| host.of(kind).peak);
+        let used = device.memory_use();
+        let [activations, state] =
+            [MemoryKind::Activations, MemoryKind::Optimiser].map(|kind| used.of(kind).peak);
         trainer.save(&out)?;
         let largest = before.max(device.memory_use().peak);
-        Ok::<_, train::Error>((losses, peak, [activations, largest]))
+        Ok::<_, train::Error>((losses, peak, [activations, state, largest], host))
     });
     let ranks = ranks.map_err(|failure| failure.report())?;
     let newest = Reader::open(to).unwrap();
     let scalars = scalars(&newest).unwrap();
     let sha256 = digest(&newest, &scalars).unwrap().digest.to_string();
-    let most = |index: usize| ranks.iter().map(|(.., bytes)| bytes[index]).max();
-    let [activations, largest] = [0, 1].map(|index| most(index).unwrap_or(0));
-    let (losses, peak, _) = ranks[0].clone();
+    let most = |index: usize| ranks.iter().map(|(_, _, bytes, _)| bytes[index]).max();
+    let [activations, state, largest] = [0, 1, 2].map(|index| most(index).unwrap_or(0));
+    let (losses, peak, ..) = ranks[0].clone();
+    let kinds = 0..MemoryKind::ALL.len();
+    let of_kind = |kind: usize| ranks.iter().map(|(.., host)| host[kind]).max();
+    let host = kinds.map(|kind| of_kind(kind).unwrap_or(0)).collect();
     Ok(Ended {
         losses,
         sha256,
         peak,
         activations,
+        state,
+        host,
         largest,
     })
 }

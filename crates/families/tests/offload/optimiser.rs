@@ -2,8 +2,9 @@
 
 use super::{CONFIG, config, train};
 use fascicle_families::families;
+use parallel::data::UpdatePlace;
 use tensor::MemoryKind;
-use train::Config;
+use train::{Config, config::PlaceKind};
 
 const GRIDS: [&[&str]; 5] = [
     &[],
@@ -21,9 +22,19 @@ const GRIDS: [&[&str]; 5] = [
 ];
 
 // Pieces of few elements, so that parameters begin and end within them.
-const BEYOND: [&[&str]; 2] = [
+const BEYOND: [&[&str]; 4] = [
     &["placement.optimiser = \"host\"", "placement.piece_kib = 3"],
     &["placement.optimiser = \"files\"", "placement.piece_kib = 5"],
+    &[
+        "placement.optimiser = \"host\"",
+        "placement.piece_kib = 2",
+        "placement.update = \"host\"",
+    ],
+    &[
+        "placement.optimiser = \"files\"",
+        "placement.piece_kib = 6",
+        "placement.update = \"host\"",
+    ],
 ];
 
 #[test]
@@ -38,7 +49,9 @@ fn every_optimiser_has_the_bits_of_state_on_the_device() {
                 let folder = tempfile::tempdir().unwrap();
                 let on_device =
                     train(&config(&edits), 0..3, None, &folder.path().join("0")).unwrap();
-                for (number, beyond) in BEYOND.into_iter().enumerate() {
+                // Whole matrices are not updated on the host.
+                let places = if optimiser.contains("muon") { 2 } else { 4 };
+                for (number, beyond) in BEYOND.into_iter().take(places).enumerate() {
                     let config = config(&[&edits, beyond].concat());
                     let out = folder.path().join(format!("beyond{number}"));
                     let found = train(&config, 0..3, None, &out).unwrap();
@@ -53,16 +66,15 @@ fn every_optimiser_has_the_bits_of_state_on_the_device() {
 
 #[test]
 fn a_run_resumes_with_its_state_anywhere() {
-    let places =
-        ["device", "host", "files"].map(|place| format!("placement.optimiser = \"{place}\""));
+    let places: [&[&str]; 5] = [&[], BEYOND[0], BEYOND[1], BEYOND[2], BEYOND[3]];
     let grids = ["x=2", "data=2,pipeline=2"].map(|grid| format!("parallel.grid = \"{grid}\""));
-    let fixed = ["training.precision = \"bf16\"", "placement.piece_kib = 4"];
+    let fixed = ["training.precision = \"bf16\""];
     let folder = tempfile::tempdir().unwrap();
     let whole = train(&config(&[]), 0..4, None, &folder.path().join("whole")).unwrap();
     let first = train(&config(&[]), 0..2, None, &folder.path().join("first")).unwrap();
     for (number, place) in places.iter().enumerate() {
         for grid in &grids {
-            let config = config(&[place, grid, "placement.piece_kib = 4"]);
+            let config = config(&[*place, &[grid.as_str()]].concat());
             let (from, to) = (
                 folder.path().join("first"),
                 folder.path().join(format!("{number}{grid}")),
@@ -71,24 +83,25 @@ fn a_run_resumes_with_its_state_anywhere() {
             assert_eq!(
                 [&first.losses[..], &ended.losses].concat(),
                 whole.losses,
-                "{place}, {grid}"
+                "{place:?}, {grid}"
             );
-            assert_eq!(ended.sha256, whole.sha256, "{place}, {grid}");
+            assert_eq!(ended.sha256, whole.sha256, "{place:?}, {grid}");
         }
     }
     // With weights in two types, on from each place to the next.
-    let edits = |place| [&fixed[..], &[place]].concat();
+    let edits = |place: &[&'static str]| [&fixed[..], place].concat();
+    let order = [3, 0, 4, 1, 2, 3].map(|place| places[place]);
+    let steps = order.len() as u64;
     let whole = train(
-        &config(&edits(&places[0])),
-        0..4,
+        &config(&edits(places[0])),
+        0..steps,
         None,
         &folder.path().join("wide"),
     )
     .unwrap();
     let mut from: Option<std::path::PathBuf> = None;
-    let order = [&places[2], &places[0], &places[1], &places[2]];
     let mut last = None;
-    for (step, place) in (0..4).zip(order) {
+    for (step, place) in (0..steps).zip(order) {
         let to = folder.path().join(format!("step{step}"));
         last = Some(train(&config(&edits(place)), step..step + 1, from.as_deref(), &to).unwrap());
         from = Some(to);
@@ -117,6 +130,31 @@ fn the_device_holds_two_pieces_of_the_state() {
                 assert_eq!(beyond.peak.by_kind[..2], [weights, gradients], "{grid:?}");
             }
             assert_eq!(beyond.peak.by_kind[optimiser], 2 * (kib << 10), "{grid:?}");
+        }
+    }
+}
+
+#[test]
+fn the_device_holds_none_of_the_state_that_the_host_updates() {
+    let optimiser = MemoryKind::Optimiser as usize;
+    let folder = tempfile::tempdir().unwrap();
+    for precision in ["f32", "bf16"] {
+        let precision = format!("training.precision = \"{precision}\"");
+        for grid in GRIDS {
+            let edits = [&[&*precision], grid].concat();
+            let on_device = train(&config(&edits), 0..2, None, &folder.path().join("0")).unwrap();
+            let edits = [&edits, BEYOND[2]].concat();
+            let on_host = train(&config(&edits), 0..2, None, &folder.path().join("1")).unwrap();
+            assert_eq!(on_host.state, 0, "{edits:?}");
+            // Two moments, and the weights in f32.
+            let of_state = match precision.contains("f32") {
+                true => on_device.state / 2 * 3,
+                false => on_device.state,
+            };
+            assert_eq!(on_host.host[optimiser], of_state, "{edits:?}");
+            // Gradients and weights of two pieces, each of at most 2 KiB of gradients.
+            let buffers = on_host.host[MemoryKind::Buffers as usize];
+            assert!((1..=2 * (2 << 10) * 2).contains(&buffers), "{buffers}");
         }
     }
 }
@@ -184,6 +222,18 @@ fn what_cannot_be_is_refused_before_the_first_step() {
     assert_eq!(
         coded.check().unwrap_err().to_string(),
         "placement.optimiser: found files with means of rows and columns, needs device, or an optimiser other than adafactor"
+    );
+    let mut on_host = config(&[]);
+    on_host.placement.update = UpdatePlace::Host;
+    assert_eq!(
+        on_host.check().unwrap_err().to_string(),
+        "placement.update: found host with state on the device, needs device, or placement.optimiser = \"host\" or \"files\""
+    );
+    on_host.placement.optimiser = PlaceKind::Files;
+    on_host.training.optimiser = train::config::OptimiserKind::Muon;
+    assert_eq!(
+        on_host.check().unwrap_err().to_string(),
+        "placement.update: found host with matrices that are updated as a whole, needs device, or an optimiser other than muon"
     );
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");

@@ -39,6 +39,10 @@ pub struct Device {
     /// where the devices are the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_memory_gib: Option<Quantity>,
+    /// Bandwidth of the host's memory for each device while the host's processors update for all devices of a node, in GB/s of
+    /// bytes read and written; `None` if it is not known. Where the devices are the host, it is that of their own updates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_update_gbps: Option<Quantity>,
     /// Bandwidth between files on a node's own disks and each of its devices while all devices of the node use them, in GB/s
     /// of the slower direction; `None` if it is not known, or the nodes have no such disks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,6 +116,21 @@ impl Device {
         self.host_gbps.value * 1e9
     }
 
+    /// Bytes per second that an update on the host's processors reads and writes for each device, if it is known.
+    pub fn stated_host_update_bandwidth(&self) -> Option<f64> {
+        if let Some(stated) = &self.host_update_gbps {
+            return Some(stated.value * 1e9);
+        }
+        let is_host = self.shared_cores.is_some();
+        is_host.then(|| self.kernel_bandwidth("adamw", "optimiser"))
+    }
+
+    /// The same; that of the link where it is not known.
+    pub fn host_update_bandwidth(&self) -> f64 {
+        let stated = self.stated_host_update_bandwidth();
+        stated.unwrap_or_else(|| self.host_bandwidth())
+    }
+
     /// Bytes per second between files and a device: those of the host where files are faster, or of unknown speed.
     pub fn files_bandwidth(&self) -> f64 {
         let host = self.host_bandwidth();
@@ -132,6 +151,7 @@ impl Device {
         ];
         let optional = [
             ("device.host_memory_gib", &self.host_memory_gib),
+            ("device.host_update_gbps", &self.host_update_gbps),
             ("device.files_gbps", &self.files_gbps),
             ("device.shared_cores", &self.shared_cores),
         ];

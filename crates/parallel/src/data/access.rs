@@ -45,8 +45,7 @@ impl ParameterSet {
         if !context.device().capabilities().holds_values {
             return Ok(());
         }
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = processors / context.world().local_size();
+        let threads = context.threads_of_host();
         for bucket in &self.0.buckets {
             let mut flat = vec![0.0; bucket.len()];
             for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {

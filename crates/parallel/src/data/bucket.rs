@@ -116,15 +116,14 @@ impl Bucket {
             len: range.len(),
             num_states,
             dtypes: [of_state, accumulator],
-            has_master: options.dtype != accumulator && trains,
+            has_master: (options.dtype != accumulator || room.host.is_some()) && trains,
         };
         let (state, scales) = match other {
             Some((other, _)) => (other.state.clone(), other.scales.clone()),
             None => {
                 let of_states = (num_states, accumulator);
                 let scales = coded.map(|_| Scales::allocate(context, &parameters, of_states));
-                let state =
-                    BucketState::allocate(device, room.store.as_ref(), &tensors, ALIGNMENT)?;
+                let state = BucketState::allocate(device, room, &tensors, ALIGNMENT)?;
                 (state, scales.transpose()?)
             }
         };
@@ -202,6 +201,15 @@ impl Bucket {
             false => all.tensor()?.rows(self.range.start, self.range.len()),
         };
         self.gradients.as_ref().map(own).transpose()
+    }
+
+    /// The values of a part of `range`, counted from its start.
+    ///
+    /// # Errors
+    /// None in practice: parts lie within their buckets.
+    pub(super) fn own_values(&self, part: &Range<usize>) -> Result<Tensor> {
+        let start = self.range.start + part.start;
+        self.values.tensor()?.rows(start, part.len())
     }
 
     /// The part of a parameter that lies in `range`, counted from its start.

@@ -9,7 +9,7 @@ use super::{
     ParameterSet, UpdateRule,
     bucket::common,
     lines::{LineMeans, num_lines, runs_of_rows},
-    update::piece,
+    update::{PartTensors, piece},
 };
 use crate::{Parameter, Purpose, counters::Subject};
 use grid::Axis;
@@ -67,13 +67,20 @@ impl ParameterSet {
                 continue;
             };
             let (weights, all) = (bucket.weights()?, 0..bucket.range.len());
+            let has_master = bucket.state.has_master();
+            let values = has_master.then(|| bucket.own_values(&all)).transpose()?;
+            let tensors = PartTensors {
+                weights: &weights,
+                gradients: &gradients,
+                states: &[],
+                compute: values.as_ref(),
+            };
             for (index, parameter) in bucket.parameters.iter().enumerate() {
                 if !self.0.options.is_factored(parameter) {
                     continue;
                 }
                 let rule = rule(parameter);
-                let of_part = (&weights, &gradients, &[][..]);
-                let piece = piece((bucket, index), of_part, &all, rule.weight_decay)?;
+                let piece = piece((bucket, index), &tensors, &all, rule.weight_decay)?;
                 if let Some(piece) = piece {
                     let number = parameter.settled().map_or(0, |home| home.index);
                     update(rule.rate_factor, &clips.rows(2 * number, 2)?, &[piece])?;

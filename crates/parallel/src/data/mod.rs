@@ -9,7 +9,7 @@
 //! updates those whose second moments are means of rows and columns, whose numbers `lines` holds. `transform` brings matrices together at their `owners`, for
 //! optimisers that need them whole. `addends` holds a step's gradients as nodes of reproducible sums, which `reduction` sums
 //! over ranks. `placement` says where the optimiser's state is; what is beyond the device is `placed` in
-//! pieces, over which `stream` walks to update them. A `flat` buffer of weights or gradients may be one of the `pages` that are on
+//! pieces, over which `stream` walks to update them; what the host's processors update is `hosted`. A `flat` buffer of weights or gradients may be one of the `pages` that are on
 //! the device only while a layer uses them. `access` reads and writes single parameters, for initial values and checkpoints.
 
 mod access;
@@ -20,6 +20,7 @@ mod classes;
 mod coded;
 mod factored;
 mod flat;
+mod hosted;
 mod lines;
 mod norm;
 mod open;
@@ -37,6 +38,7 @@ mod step;
 mod stream;
 mod transform;
 mod update;
+mod update_place;
 
 pub use access::Part;
 pub use bucket::VersionGradients;
@@ -47,3 +49,4 @@ pub use set::{ParameterSet, SetOptions, Tied};
 pub use sharding::Sharding;
 pub use step::{Evaluation, Gradients, TrainingStep};
 pub use update::UpdateRule;
+pub use update_place::UpdatePlace;

@@ -41,9 +41,12 @@ impl PlacedState {
             num_states,
             has_master,
         };
-        let numbers = placed
-            .ranges()
-            .map(|range| store.add(num_tensors * range.len()));
+        let numbers = placed.ranges().map(|range| {
+            if let Some(host) = &store.host {
+                host.expect(range.len());
+            }
+            store.add(num_tensors * range.len())
+        });
         let first_piece = numbers.min().unwrap_or(0);
         PlacedState {
             first_piece,

@@ -1,9 +1,10 @@
 //! Where each kind of state is, and the store that holds the optimiser's if it is not on the device.
 
+use super::{UpdatePlace, hosted::HostUpdate};
 use crate::Context;
 use offload::{FileSystem, Place, Store};
 use std::{cell::RefCell, path::PathBuf, rc::Rc, sync::Arc};
-use tensor::{DType, Device, MemoryKind, Result, Stream, Tensor};
+use tensor::{DType, Device, MemoryKind, Result, Stream, StreamKind, Tensor};
 
 /// Where state is while nothing uses it: the optimiser's between steps, with the weights in the accumulator type where the
 /// model computes in a narrower one; weights and gradients while no layer uses them; or activations between forward and backward.
@@ -35,6 +36,8 @@ pub enum StatePlacement {
 pub struct StatePlaces {
     /// The optimiser's state, and the weights in the accumulator type.
     pub optimiser: StatePlacement,
+    /// What updates the weights: the host only where the optimiser's state is beyond the device.
+    pub update: UpdatePlace,
     /// The weights that forward and backward read.
     pub weights: StatePlacement,
     /// Gradients.
@@ -45,6 +48,7 @@ impl StatePlaces {
     /// Everything on the device.
     pub const DEVICE: StatePlaces = StatePlaces {
         optimiser: StatePlacement::Device,
+        update: UpdatePlace::Device,
         weights: StatePlacement::Device,
         gradients: StatePlacement::Device,
     };
@@ -84,11 +88,13 @@ impl StatePlacement {
     }
 }
 
-/// A rank's state beyond the device, with the streams and the device's buffers through which pieces pass.
+/// A rank's state beyond the device, with the streams and the buffers through which pieces pass: those of the device, or of the
+/// host if it updates them.
 #[derive(Debug)]
 pub(super) struct StateStore {
     pub(super) store: RefCell<Store>,
     pub(super) piece_bytes: usize,
+    pub(super) host: Option<Rc<HostUpdate>>,
     dtype: DType,
     pub(super) arrivals: Stream,
     pub(super) returns: Stream,
@@ -109,12 +115,16 @@ impl StateStore {
         context: &Context,
         placement: &StatePlacement,
         dtype: DType,
+        host: Option<&Rc<HostUpdate>>,
     ) -> Result<Option<Rc<StateStore>>> {
         let Some(place) = placement.place() else {
             return Ok(None);
         };
         let device = context.device();
-        let [returns, arrivals] = context.links(&place)?;
+        let [returns, arrivals] = match host {
+            None => context.links(&place)?,
+            Some(host) => host.links(StreamKind::Files)?,
+        };
         let place = match device.capabilities().holds_values {
             true => place,
             false => Place::Nowhere,
@@ -123,6 +133,7 @@ impl StateStore {
         Ok(Some(Rc::new(StateStore {
             store: RefCell::new(Store::new(owner, place)),
             piece_bytes: placement.piece_bytes(),
+            host: host.cloned(),
             dtype,
             arrivals,
             returns,
@@ -138,13 +149,14 @@ impl StateStore {
         self.store.borrow_mut().add(elements * self.dtype.bytes())
     }
 
-    /// Takes the memory or the space of all pieces, and the device's buffers.
+    /// Takes the memory or the space of all pieces, and the buffers.
     ///
     /// # Errors
     /// [`Error::Invalid`](tensor::Error::Invalid) if the host or the disk lacks it;
     /// [`Error::OutOfMemory`](tensor::Error::OutOfMemory).
     pub(super) fn reserve(&self, device: &Device) -> Result<()> {
         self.store.borrow_mut().reserve()?;
+        let device = self.host.as_ref().map_or(device, |host| host.device());
         let slot = || {
             device.allocating(MemoryKind::Optimiser, || {
                 Tensor::empty(device, self.dtype, &[*self.largest.borrow()])
@@ -155,7 +167,7 @@ impl StateStore {
         Ok(())
     }
 
-    /// The first `elements` numbers of the device's buffer for the n-th piece of a walk.
+    /// The first `elements` numbers of the buffer for the n-th piece of a walk.
     ///
     /// # Errors
     /// None in practice: no piece is larger than the buffer.

@@ -1,6 +1,9 @@
 //! What holds a rank's state beyond the device.
 
-use super::{SetOptions, pages::Pages, placement::StateStore};
+use super::{
+    SetOptions, StatePlacement, UpdatePlace, hosted::HostUpdate, pages::Pages,
+    placement::StateStore,
+};
 use crate::{Context, Mode};
 use std::rc::Rc;
 use tensor::Result;
@@ -8,6 +11,9 @@ use tensor::Result;
 /// The store of the optimiser's state, and the pages of weights and gradients, as far as they are beyond the device.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
+    /// If the host updates the state.
+    pub(super) host: Option<Rc<HostUpdate>>,
+    /// What holds state that comes in pieces to what updates it.
     pub(super) store: Option<Rc<StateStore>>,
     pub(super) weights: Option<Rc<Pages>>,
     pub(super) gradients: Option<Rc<Pages>>,
@@ -21,8 +27,18 @@ impl Room {
     /// device cannot make a stream.
     pub(super) fn new(context: &Context, options: &SetOptions) -> Result<Room> {
         let (places, accumulator) = (&options.places, options.dtype.accumulator());
+        let host = match places.update {
+            UpdatePlace::Host if options.trains => Some(HostUpdate::new(context, options)?),
+            _ => None,
+        };
+        // In the memory of those who update it, it need not come.
+        let stored = match (&host, &places.optimiser) {
+            (Some(_), StatePlacement::Host { .. }) => &StatePlacement::Device,
+            (_, place) => place,
+        };
         Ok(Room {
-            store: StateStore::new(context, &places.optimiser, accumulator)?,
+            store: StateStore::new(context, stored, accumulator, host.as_ref())?,
+            host,
             weights: Pages::new(context, &places.weights, "weights")?,
             gradients: match options.trains {
                 true => Pages::new(context, &places.gradients, "gradients")?,
@@ -45,6 +61,9 @@ impl Room {
     /// [`Error::Invalid`](tensor::Error::Invalid) if the host or the disk lacks it;
     /// [`Error::OutOfMemory`](tensor::Error::OutOfMemory).
     pub(super) fn reserve(&self, context: &Context) -> Result<()> {
+        if let Some(host) = &self.host {
+            host.reserve()?;
+        }
         if let Some(store) = &self.store {
             store.reserve(context.device())?;
         }

@@ -1,7 +1,7 @@
 //! All parameters of a rank, and when the gradients of a bucket are final.
 
 use super::{
-    Sharding, StatePlaces,
+    Sharding, StatePlaces, UpdatePlace,
     addends::Addends,
     bucket::{Bucket, VersionGradients},
     classes::{classes, split},
@@ -20,7 +20,7 @@ use std::{
     fmt,
     rc::Rc,
 };
-use tensor::{DType, Error, Result, Tensor, ops};
+use tensor::{DType, Error, MemoryUse, Result, Tensor, ops};
 
 /// The purpose of the buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,8 +131,8 @@ impl ParameterSet {
     ///
     /// # Errors
     /// [`Error::Invalid`] for two parameters with one name, for one that belongs to another set, for codes of other than two
-    /// states, for means beside states, for codes or means beyond the device, and if the host or the disk lacks room for state
-    /// that is to be there;
+    /// states, for means beside states, for codes or means beyond the device, for an update on the host of state on the device or
+    /// of whole matrices, and if the host or the disk lacks room for state that is to be there;
     /// [`Error::Unsupported`] for a type that the device lacks; [`Error::OutOfMemory`].
     pub fn allocate(
         context: &Context,
@@ -305,6 +305,12 @@ impl ParameterSet {
     /// The purpose of the buffers.
     pub fn options(&self) -> &SetOptions {
         &self.0.options
+    }
+
+    /// The host's memory that an update there holds: its state, and buffers. `None` if the device updates the weights.
+    pub fn host_memory(&self) -> Option<MemoryUse> {
+        let host = self.0.room.host.as_ref()?;
+        Some(host.device().memory_use())
     }
 
     /// Whether this rank's copy of a parameter is the one that counts: the first of the stages that share it.
@@ -527,12 +533,21 @@ fn check_wire(context: &Context, options: &SetOptions) -> Result<()> {
 // Ranks agree on such state in the middle of an update, and means become directions of all gradients at once.
 fn check_placement(options: &SetOptions) -> Result<()> {
     let (state, gradients) = (&options.places.optimiser, &options.places.gradients);
+    let on_host = options.trains && options.places.update == UpdatePlace::Host;
     let state_here = "a number for each weight, or state on the device";
     let (found, needed) = match (options.codes, options.factors) {
         (true, _) if state.is_beyond() => ("8-bit codes beyond the device", state_here),
         (_, true) if state.is_beyond() => {
             ("means of rows and columns beyond the device", state_here)
         }
+        _ if on_host && !state.is_beyond() => (
+            "an update on the host of state on the device",
+            "state on the host or in files",
+        ),
+        _ if on_host && options.matrix_states.is_some() => (
+            "an update on the host of matrices that are updated as a whole",
+            "a number for each weight, or an update on the device",
+        ),
         (_, true) if gradients.is_beyond() => (
             "means of rows and columns, with gradients beyond the device",
             "a number for each weight, or gradients on the device",

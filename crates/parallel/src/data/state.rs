@@ -1,7 +1,6 @@
 //! The optimiser's state of a bucket, and its weights in the accumulator type: on the device or beyond it.
 
-use super::{placed::PlacedState, placement::StateStore};
-use std::rc::Rc;
+use super::{hosted::HostedState, placed::PlacedState, room::Room};
 use tensor::{DType, Device, Error, MemoryKind, Result, Tensor};
 
 /// State tensors, and the weights if those that a forward reads have another type.
@@ -11,6 +10,7 @@ pub(super) enum BucketState {
         states: Vec<Tensor>,
         master: Option<Tensor>,
     },
+    OnHost(HostedState),
     Beyond(PlacedState),
 }
 
@@ -25,13 +25,13 @@ pub(super) struct StateTensors {
 }
 
 impl BucketState {
-    /// Zeros: in the store, if there is one, or on the device.
+    /// Zeros: in the store, if there is one; in memory of the host, if it updates them; or on the device.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub(super) fn allocate(
         device: &Device,
-        store: Option<&Rc<StateStore>>,
+        room: &Room,
         tensors: &StateTensors,
         alignment: usize,
     ) -> Result<BucketState> {
@@ -42,10 +42,15 @@ impl BucketState {
             has_master,
         } = tensors;
         let is_empty = len == 0 || (num_states == 0 && !has_master);
-        if let Some(store) = store.filter(|_| !is_empty) {
+        let of_each = (len, accumulator);
+        if let Some(store) = room.store.as_ref().filter(|_| !is_empty) {
             let tensors = (num_states, has_master);
-            let placed = PlacedState::add(store, (len, accumulator), tensors, alignment);
+            let placed = PlacedState::add(store, of_each, tensors, alignment);
             return Ok(BucketState::Beyond(placed));
+        }
+        if let Some(host) = room.host.as_ref().filter(|_| !is_empty) {
+            let hosted = HostedState::zeros(host, of_each, num_states, alignment)?;
+            return Ok(BucketState::OnHost(hosted));
         }
         let zeros = |dtype: DType| {
             device.allocating(MemoryKind::Optimiser, || {
@@ -58,11 +63,24 @@ impl BucketState {
         Ok(BucketState::OnDevice { states, master })
     }
 
-    /// What is beyond the device, if it is.
+    /// Whether it is on the device.
+    pub(super) fn is_on_device(&self) -> bool {
+        matches!(self, BucketState::OnDevice { .. })
+    }
+
+    /// What is in a store, if it is.
     pub(super) fn placed(&self) -> Option<&PlacedState> {
         match self {
-            BucketState::OnDevice { .. } => None,
             BucketState::Beyond(placed) => Some(placed),
+            _ => None,
+        }
+    }
+
+    /// What is in memory of the host that updates it, if it is.
+    pub(super) fn hosted(&self) -> Option<&HostedState> {
+        match self {
+            BucketState::OnHost(hosted) => Some(hosted),
+            _ => None,
         }
     }
 
@@ -70,6 +88,7 @@ impl BucketState {
     pub(super) fn num_states(&self) -> usize {
         match self {
             BucketState::OnDevice { states, .. } => states.len(),
+            BucketState::OnHost(hosted) => hosted.states.len(),
             BucketState::Beyond(placed) => placed.num_states,
         }
     }
@@ -78,6 +97,7 @@ impl BucketState {
     pub(super) fn has_master(&self) -> bool {
         match self {
             BucketState::OnDevice { master, .. } => master.is_some(),
+            BucketState::OnHost(_) => true,
             BucketState::Beyond(placed) => placed.has_master,
         }
     }
@@ -89,6 +109,7 @@ impl BucketState {
     pub(super) fn master(&self, device: &Device) -> Result<Option<Tensor>> {
         match self {
             BucketState::OnDevice { master, .. } => Ok(master.clone()),
+            BucketState::OnHost(hosted) => hosted.on_device(device, &hosted.master).map(Some),
             BucketState::Beyond(placed) if placed.has_master => {
                 placed.tensor(device, placed.master_index()).map(Some)
             }
@@ -106,6 +127,7 @@ impl BucketState {
                 Some(master) => master.upload_f64(numbers),
                 None => Ok(()),
             },
+            BucketState::OnHost(hosted) => hosted.master.upload_f64(numbers),
             BucketState::Beyond(placed) if placed.has_master => {
                 placed.set(placed.master_index(), numbers)
             }
@@ -121,6 +143,7 @@ impl BucketState {
         self.has_state(index)?;
         match self {
             BucketState::OnDevice { states, .. } => Ok(states[index].clone()),
+            BucketState::OnHost(hosted) => hosted.on_device(device, &hosted.states[index]),
             BucketState::Beyond(placed) => placed.tensor(device, index),
         }
     }
@@ -133,6 +156,7 @@ impl BucketState {
         self.has_state(index)?;
         match self {
             BucketState::OnDevice { states, .. } => states[index].upload_f64(numbers),
+            BucketState::OnHost(hosted) => hosted.states[index].upload_f64(numbers),
             BucketState::Beyond(placed) => placed.set(index, numbers),
         }
     }

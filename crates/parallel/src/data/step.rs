@@ -197,18 +197,19 @@ impl Gradients {
     }
 
     /// Passes `work` the pieces of [matrices that the optimiser updates as a whole](SetOptions::matrix_states), grouped by the
-    /// learning-rate factor that `rule` assigns. What is done to them before [`transform`](Gradients::transform) changes the
+    /// learning-rate factor that `rule` assigns, with `factor`, that of gradients. What is done to them before [`transform`](Gradients::transform) changes the
     /// gradients that become whole there; what is done after it, and before [`update`](Gradients::update), sees the result.
     ///
     /// # Errors
     /// [`Error::Invalid`] when another step has begun meanwhile; those of `work`.
     pub fn matrices<E: From<Error>>(
         &self,
+        factor: &Tensor,
         rule: impl Fn(&crate::Parameter) -> UpdateRule,
-        work: impl FnMut(f64, &[Update]) -> Result<(), E>,
+        work: impl FnMut(f64, &Tensor, &[Update]) -> Result<(), E>,
     ) -> Result<(), E> {
         check_current(&self.set, self.number)?;
-        self.set.update_pieces(true, rule, work)
+        self.set.update_pieces(true, factor, rule, work)
     }
 
     /// Brings each of those matrices' gradients together at one rank, which calls `work` on it, rows x columns in the
@@ -273,7 +274,9 @@ impl Gradients {
 
     /// Passes `update` the pieces of all parameters that this rank updates, grouped by the learning-rate factor
     /// that `rule` assigns: all at once, but those whose state is [beyond the device](SetOptions::places), which come in
-    /// runs of it. Those of [`matrices`](Gradients::matrices), of [`update_coded`](Gradients::update_coded) and of
+    /// runs of it. With them comes `factor`, two f64 of this rank's device as
+    /// [`clip_scale`](tensor::ops::optimiser::clip_scale) gives them, on the device of the pieces: the host's if
+    /// [it updates them](super::StatePlaces::update). Those of [`matrices`](Gradients::matrices), of [`update_coded`](Gradients::update_coded) and of
     /// [`update_factored`](Gradients::update_factored) are not among them. With sharded state, every replica
     /// then receives the values that the others have updated. Collective.
     ///
@@ -281,11 +284,12 @@ impl Gradients {
     /// [`Error::Invalid`] when another step has begun meanwhile; those of `update` and of the collectives.
     pub fn update<E: From<Error>>(
         self,
+        factor: &Tensor,
         rule: impl Fn(&crate::Parameter) -> UpdateRule,
-        update: impl FnMut(f64, &[Update]) -> Result<(), E>,
+        update: impl FnMut(f64, &Tensor, &[Update]) -> Result<(), E>,
     ) -> Result<(), E> {
         check_current(&self.set, self.number)?;
-        self.set.update_pieces(false, rule, update)?;
+        self.set.update_pieces(false, factor, rule, update)?;
         Ok(self.set.end_update()?)
     }
 }

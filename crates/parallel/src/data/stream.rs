@@ -5,7 +5,7 @@ use super::{
     bucket::Bucket,
     placed::PlacedState,
     placement::StateStore,
-    update::{Groups, add},
+    update::{Groups, PartTensors, add},
 };
 use crate::Parameter;
 use offload::Visit;
@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, ops::Range};
 use tensor::{Error, Result, Tensor, ops::optimiser::Update};
 
 impl ParameterSet {
-    /// As [`update_pieces`](Self::update_pieces), for state beyond the device.
+    /// As [`update_pieces`](Self::update_pieces), for state in a store.
     ///
     /// # Cost
     /// All of it arrives and returns once, beside the update of other pieces.
@@ -68,30 +68,37 @@ impl PlacedPiece<'_> {
         self.placed.store.slot(n, elements)
     }
 
+    // The update of this piece, which is the n-th of a walk.
     fn add(
         &self,
-        slot: &Tensor,
+        n: usize,
         rule: &impl Fn(&Parameter) -> UpdateRule,
         groups: &mut Groups,
     ) -> Result<()> {
-        let len = self.range.len();
+        let (bucket, len) = (self.bucket, self.range.len());
+        let slot = self.slot(n)?;
         let tensor = |index: usize| slot.rows(index * len, len);
         let states = (0..self.placed.num_states).map(tensor);
         let states = states.collect::<Result<Vec<_>>>()?;
-        let weights = match self.placed.has_master {
-            true => tensor(self.placed.master_index())?,
-            false => {
-                let start = self.bucket.range.start + self.range.start;
-                self.bucket.values.tensor()?.rows(start, len)?
-            }
+        let master = self
+            .placed
+            .has_master
+            .then(|| tensor(self.placed.master_index()));
+        let master = master.transpose()?;
+        if let (Some(host), Some(master)) = (&self.placed.store.host, &master) {
+            return host.begin((n, bucket), (master, &states), &self.range, rule, groups);
+        }
+        let Some(gradients) = bucket.own_gradients()? else {
+            return Ok(());
         };
-        add(
-            self.bucket,
-            (&weights, &states),
-            self.range.clone(),
-            rule,
-            groups,
-        )
+        let values = bucket.own_values(&self.range)?;
+        let tensors = PartTensors {
+            weights: master.as_ref().unwrap_or(&values),
+            gradients: &gradients.rows(self.range.start, len)?,
+            states: &states,
+            compute: master.is_some().then_some(&values),
+        };
+        add(bucket, &tensors, &self.range, rule, groups)
     }
 }
 
@@ -113,22 +120,29 @@ where
 {
     fn load(&mut self, piece: usize, bytes: &[u8]) -> Result<(), E> {
         let piece = &self.pieces[&piece];
-        let slot = piece.slot(self.loaded)?;
+        let (n, slot) = (self.loaded, piece.slot(self.loaded)?);
         self.loaded += 1;
         slot.upload_bytes_on(&self.store.arrivals, bytes)?;
         let mut groups = Groups::new();
-        piece.add(&slot, self.rule, &mut groups)?;
+        piece.add(n, self.rule, &mut groups)?;
         for (factor, updates) in groups {
             (self.update)(factor, &updates)?;
         }
         // Before the next update is queued, behind which this piece would otherwise return.
+        if let Some(host) = &self.store.host {
+            host.record(n)?;
+        }
         Ok(slot.record_uses()?)
     }
 
     // The host waits here, for an update behind which the next one is queued already.
     fn unload(&mut self, piece: usize, bytes: &mut [u8]) -> Result<(), E> {
-        let slot = self.pieces[&piece].slot(self.unloaded)?;
+        let (n, piece) = (self.unloaded, &self.pieces[&piece]);
+        let slot = piece.slot(n)?;
         self.unloaded += 1;
+        if let Some(host) = &self.store.host {
+            host.finish(n, piece.bucket, &piece.range)?;
+        }
         Ok(slot.download_on(&self.store.returns, bytes)?)
     }
 }

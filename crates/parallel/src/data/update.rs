@@ -17,13 +17,13 @@ pub struct UpdateRule {
     pub weight_decay: f64,
 }
 
-/// Pieces by the factor of their rate; factors in the order of their first occurrence.
+/// Pieces by the factor of their rate; these factors in the order of their first occurrence.
 pub(super) type Groups = Vec<(f64, Vec<Update>)>;
 
 impl ParameterSet {
     /// Passes `update` one piece for each parameter of which this rank updates a part, grouped by the factor of its rate: first
     /// those whose state is on the device, all at once, or by bucket where weights or gradients are beyond it; and then run by
-    /// run those whose state is beyond it. Either those of
+    /// run those whose state is beyond it. With them comes `factor`, on the device that has the pieces. Either those of
     /// matrices that are updated as a whole, or all others but those whose state is kept as codes or as means.
     ///
     /// # Errors
@@ -31,27 +31,38 @@ impl ParameterSet {
     pub(super) fn update_pieces<E: From<Error>>(
         &self,
         whole: bool,
+        factor: &Tensor,
         rule: impl Fn(&Parameter) -> UpdateRule,
-        mut update: impl FnMut(f64, &[Update]) -> Result<(), E>,
+        mut update: impl FnMut(f64, &Tensor, &[Update]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut groups = Groups::new();
         let buckets = self.buckets_updated(whole);
-        for bucket in buckets.filter(|bucket| bucket.state.placed().is_none()) {
+        for bucket in buckets.filter(|bucket| bucket.state.is_on_device()) {
+            let Some(gradients) = bucket.own_gradients()? else {
+                continue;
+            };
             let all = 0..bucket.range.len();
             let states = (0..bucket.state.num_states()).map(|index| bucket.state(index));
-            let states = states.collect::<Result<Vec<_>>>()?;
-            add(
-                bucket,
-                (&bucket.weights()?, &states),
-                all,
-                &rule,
-                &mut groups,
-            )?;
+            let has_master = bucket.state.has_master();
+            let values = has_master.then(|| bucket.own_values(&all)).transpose()?;
+            let tensors = PartTensors {
+                weights: &bucket.weights()?,
+                gradients: &gradients,
+                states: &states.collect::<Result<Vec<_>>>()?,
+                compute: values.as_ref(),
+            };
+            add(bucket, &tensors, &all, &rule, &mut groups)?;
             if self.0.options.places.has_pages() {
-                run(&mut groups, &mut update)?;
+                run(&mut groups, factor, &mut update)?;
             }
         }
-        run(&mut groups, &mut update)?;
+        run(&mut groups, factor, &mut update)?;
+        let factor = match &self.0.room.host {
+            None => factor.clone(),
+            Some(host) => host.copy(factor)?,
+        };
+        let mut update = |rate, pieces: &[Update]| update(rate, &factor, pieces);
+        self.update_hosted(whole, &rule, &mut update)?;
         self.update_placed(whole, &rule, &mut update)
     }
 
@@ -77,33 +88,39 @@ impl ParameterSet {
 
 fn run<E: From<Error>>(
     groups: &mut Groups,
-    update: &mut impl FnMut(f64, &[Update]) -> Result<(), E>,
+    factor: &Tensor,
+    update: &mut impl FnMut(f64, &Tensor, &[Update]) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut all = groups.drain(..);
-    all.try_for_each(|(factor, pieces)| update(factor, &pieces))
+    all.try_for_each(|(rate, pieces)| update(rate, factor, &pieces))
 }
 
-/// Adds a piece for each parameter of a bucket that has elements in `part` of its range, to which weights and states belong.
+/// The tensors of a part of a bucket's range.
+pub(super) struct PartTensors<'a> {
+    pub(super) weights: &'a Tensor,
+    pub(super) gradients: &'a Tensor,
+    pub(super) states: &'a [Tensor],
+    /// The weights that a forward reads, if others are updated.
+    pub(super) compute: Option<&'a Tensor>,
+}
+
+/// Adds a piece for each parameter of a bucket that has elements in `part` of its range, to which the tensors belong.
 ///
 /// # Errors
 /// None in practice: parts lie within their buckets.
 pub(super) fn add(
     bucket: &Bucket,
-    (weights, states): (&Tensor, &[Tensor]),
-    part: Range<usize>,
+    tensors: &PartTensors<'_>,
+    part: &Range<usize>,
     rule: &impl Fn(&Parameter) -> UpdateRule,
     groups: &mut Groups,
 ) -> Result<()> {
-    let Some(gradients) = bucket.own_gradients()? else {
-        return Ok(());
-    };
     for (index, parameter) in bucket.parameters.iter().enumerate() {
         let UpdateRule {
             rate_factor,
             weight_decay,
         } = rule(parameter);
-        let of_part = (weights, &gradients, states);
-        let Some(piece) = piece((bucket, index), of_part, &part, weight_decay)? else {
+        let Some(piece) = piece((bucket, index), tensors, part, weight_decay)? else {
             continue;
         };
         match groups.iter_mut().find(|(factor, _)| *factor == rate_factor) {
@@ -114,14 +131,13 @@ pub(super) fn add(
     Ok(())
 }
 
-/// The piece of a bucket's parameter, if it has elements in `part` of the bucket's range, to which weights and states belong;
-/// gradients belong to all of it.
+/// The piece of a bucket's parameter, if it has elements in `part` of the bucket's range, to which the tensors belong.
 ///
 /// # Errors
 /// None in practice: parts lie within their buckets.
 pub(super) fn piece(
     (bucket, index): (&Bucket, usize),
-    (weights, gradients, states): (&Tensor, &Tensor, &[Tensor]),
+    tensors: &PartTensors<'_>,
     part: &Range<usize>,
     weight_decay: f64,
 ) -> Result<Option<Update>> {
@@ -130,15 +146,11 @@ pub(super) fn piece(
         return Ok(None);
     }
     let view = |flat: &Tensor| flat.rows(own.start - part.start, own.len());
-    let values = || {
-        let start = bucket.range.start + own.start;
-        bucket.values.tensor()?.rows(start, own.len())
-    };
     Ok(Some(Update {
-        weights: view(weights)?,
-        gradients: gradients.rows(own.start, own.len())?,
-        state: states.iter().map(view).collect::<Result<_>>()?,
-        compute: bucket.state.has_master().then(values).transpose()?,
+        weights: view(tensors.weights)?,
+        gradients: view(tensors.gradients)?,
+        state: tensors.states.iter().map(view).collect::<Result<_>>()?,
+        compute: tensors.compute.map(view).transpose()?,
         weight_decay,
     }))
 }

@@ -4,6 +4,7 @@ use crate::{Candidate, Request};
 use grid::Degrees;
 use parallel::{
     ContextAttention,
+    data::UpdatePlace,
     memory::recomputed_runs,
     work::{AttentionWork, SegmentWork, Work},
 };
@@ -52,11 +53,11 @@ fn state(request: &Request, candidate: &Candidate, place: PlaceKind) -> f64 {
     ]
     .map(|is_sharded| if is_sharded { replicas } else { 1.0 });
     // The weights that a forward reads, gradients, and the optimiser's: its state, and weights to update if those have
-    // another type.
-    let (read, updated) = if copy > 0.0 {
-        (copy, number)
-    } else {
-        (number, 0.0)
+    // another type, or are elsewhere.
+    let (read, updated) = match (copy > 0.0, candidate.places.update) {
+        (true, _) => (copy, number),
+        (false, UpdatePlace::Host) => (number, number),
+        (false, UpdatePlace::Device) => (number, 0.0),
     };
     let there = |its_place: PlaceKind, bytes: f64| if its_place == place { bytes } else { 0.0 };
     let places = candidate.places;
@@ -125,6 +126,12 @@ pub(super) fn beyond_bytes(request: &Request) -> f64 {
         share * (number * rule.num_states() as f64 + wide)
     });
     state_bytes(request) + wide + of_matrices
+}
+
+/// Bytes per element of the gradients that leave and of the weights that return, if the host updates.
+pub(super) fn crossing_bytes(request: &Request) -> [f64; 2] {
+    let dtype = request.precision.dtype();
+    [dtype.accumulator(), dtype].map(|dtype| dtype.bytes() as f64)
 }
 
 /// Bytes of the means of rows and columns, if the optimiser's state is kept as these: a lower bound, of hidden matrices alone.

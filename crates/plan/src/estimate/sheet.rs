@@ -6,7 +6,7 @@ use super::{
     distances::{Distances, Places},
     lines::LineSums,
     matrices::Matrices,
-    memory::{beyond_bytes, moved_bytes, parameters, state_bytes, trained_share},
+    memory::{beyond_bytes, crossing_bytes, moved_bytes, parameters, state_bytes, trained_share},
     paging::Paging,
     prices::{Pricer, Prices},
     stages::imbalance,
@@ -22,6 +22,7 @@ use grid::{
 };
 use parallel::{
     Operation, Overlap, Reproducible,
+    data::UpdatePlace,
     memory::SegmentMemory,
     model::Cut,
     pipeline::{
@@ -338,9 +339,36 @@ impl<'a> Sheet<'a> {
         let Some(bandwidth) = self.bandwidth(variant.places.optimiser) else {
             return kernels;
         };
+        if variant.places.update == UpdatePlace::Host {
+            return self.host_update(variant, elements, state);
+        }
         // A piece arrives, is updated and returns in one of two buffers, while another piece does so in the other.
         let moved = elements * beyond_bytes(self.request);
         moved / bandwidth + kernels / 2.0
+    }
+
+    // Gradients of one piece arrive, and weights of another return, while the host's processors update a third. From files, the
+    // state of a piece comes and goes beside that.
+    fn host_update(&self, variant: &Candidate, elements: f64, state: f64) -> f64 {
+        let device = &self.request.machine.device;
+        let [gradient, value] = crossing_bytes(self.request);
+        let per_node = self
+            .request
+            .machine
+            .placement(self.request.devices)
+            .per_node;
+        let crowding = self.request.machine.crowding(per_node as f64);
+        let moved = 3.0 * gradient + value + 2.0 * state;
+        let updated = crowding * elements * moved / device.host_update_bandwidth();
+        let gradients = elements * gradient / device.host_bandwidth();
+        let of_files = match variant.places.optimiser {
+            PlaceKind::Files => elements * (gradient + state) / device.files_bandwidth(),
+            _ => 0.0,
+        };
+        match variant.places.optimiser {
+            PlaceKind::Files => of_files + (updated + gradients) / 2.0,
+            _ => updated.max(gradients),
+        }
     }
 }
 

@@ -44,6 +44,7 @@ fn candidate(request: &Request, outcome: &Outcome) -> Value {
         "sequence_parallel": chosen.sequence_parallel,
         "context_attention": chosen.context_attention.to_string(),
         "optimiser_place": chosen.places.optimiser.name(),
+        "update_place": chosen.places.update.name(),
         "weight_place": chosen.places.weights.name(),
         "gradient_place": chosen.places.gradients.name(),
         "activation_place": config.placement.activations,

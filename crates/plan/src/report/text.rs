@@ -3,7 +3,7 @@
 use super::{Share, notes, shares};
 use crate::{Outcome, Plan, SegmentChoices, estimate, memory::in_words, search::SHOWN};
 use hal::error::{Counted, Grouped};
-use parallel::data::Sharding;
+use parallel::data::{Sharding, UpdatePlace};
 use std::fmt::Write;
 use train::config::PlaceKind;
 
@@ -142,6 +142,9 @@ fn how(plan: &Plan, outcome: &Outcome) -> String {
     };
     for (key, its_place) in chosen.places.named() {
         place(key.trim_start_matches("placement."), its_place);
+    }
+    if chosen.places.update == UpdatePlace::Host {
+        place("update", PlaceKind::Host);
     }
     if let Some(all) = chosen.memory.all() {
         place("activations", all.place);

@@ -153,6 +153,25 @@ impl Costs {
             }
     }
 
+    /// Seconds of a kernel on this rank's share of the host's processors, where only its bytes count.
+    pub fn host_kernel(&self, kernel: &Kernel) -> f64 {
+        match kernels::work(kernel) {
+            Work::Bytes(bytes) | Work::Custom { bytes, .. } | Work::Attention { bytes, .. } => {
+                self.host_pace() * bytes / self.machine.device.host_update_bandwidth()
+            }
+        }
+    }
+
+    /// Seconds of a copy within the host's memory.
+    pub fn host_copy(&self, bytes: usize) -> f64 {
+        self.host_pace() * 2.0 * bytes as f64 / self.machine.device.host_update_bandwidth()
+    }
+
+    // Where the devices are the host, ranks share its cores.
+    fn host_pace(&self) -> f64 {
+        self.machine.crowding(self.busy)
+    }
+
     /// Bytes that a kernel needs while it runs, besides its operands: scores and probabilities, if attention stores
     /// them.
     pub fn scratch_bytes(&self, kernel: &Kernel) -> usize {

@@ -51,12 +51,21 @@ impl Shared {
     }
 }
 
+/// Whose work and memory it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The device's.
+    Device,
+    /// That of the host's processors beside it.
+    Host,
+}
+
 /// The cost of work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cost {
     /// Seconds of the device.
     Compute(f64),
-    /// Seconds of the link to the host, beside which the device computes.
+    /// Seconds of the link to the host, or of the host's processors, beside which the device computes.
     Copy(f64),
     /// Links.
     Transfer(Transfer),
@@ -76,6 +85,8 @@ impl Cost {
 #[derive(Debug)]
 pub(crate) struct SimState {
     pub(crate) memory: AddressSpace,
+    // What the host's processors work on.
+    host_memory: AddressSpace,
     /// Seconds of the host since the device was opened.
     pub(crate) host: f64,
     shown: Arc<Host>,
@@ -104,6 +115,7 @@ impl SimState {
     fn new(id: DeviceId, costs: &Costs, shown: Arc<Host>) -> SimState {
         SimState {
             memory: AddressSpace::new(id, costs.memory_bytes()),
+            host_memory: AddressSpace::new(id, usize::MAX >> 1),
             host: 0.0,
             shown,
             launch_host: costs.launch_host(),
@@ -121,6 +133,14 @@ impl SimState {
             begin: 0.0,
             breakdown: Breakdown::default(),
             log: None,
+        }
+    }
+
+    /// The memory of a side.
+    pub(crate) fn memory_of(&mut self, side: Side) -> &mut AddressSpace {
+        match side {
+            Side::Device => &mut self.memory,
+            Side::Host => &mut self.host_memory,
         }
     }
 

@@ -15,7 +15,9 @@ use crate::{
 use grid::Degrees;
 use hal::{CollectiveBackend, EpiloguePlacement};
 use parallel::{
-    ContextAttention, GradientWire, Hierarchical, Positions, data::Sharding, memory::Segments,
+    ContextAttention, GradientWire, Hierarchical, Positions,
+    data::{Sharding, UpdatePlace},
+    memory::Segments,
     pipeline::ScheduleKind,
 };
 use serde::Serialize;
@@ -101,6 +103,7 @@ values! {
     Precision => "`f64`, `f32`, `bf16` or `f16`",
     OptimiserKind => "`adamw`, `adamw8bit`, `adafactor`, `sgd`, `lion` or `muon`",
     PlaceKind => "`device`, `host` or `files`",
+    UpdatePlace => "`device` or `host`",
     ActivationPlaces => "`device`, `host`, `files` or `{ host = SEGMENTS, files = SEGMENTS }`, with `SEGMENTS` as for `training.recompute`",
     MemoryMode => "`stated` or `auto`",
     Segments => "`true`, `false`, or a list of kinds and numbers of segments as in `[\"attention\", \"3-8\"]`",

@@ -42,6 +42,7 @@ use grid::{Axis, Demands, Grid, machine::Machine};
 use hal::{DeviceSettings, files};
 use parallel::{
     Context, Settings,
+    data::UpdatePlace,
     memory::{ActivationMemory, SegmentMemory, Segments},
     pipeline::SchedulePlan,
     work::{Work, dry_context},
@@ -443,10 +444,28 @@ impl Config {
         }
     }
 
-    // Ranks agree on such state in the middle of an update, and means become directions of all gradients at once.
+    // Ranks agree on such state in the middle of an update, and means become directions of all gradients at once. Whole matrices
+    // are updated between two passes over their state.
     fn check_placement(&self) -> Result<()> {
         let optimiser = self.training.optimiser();
-        let gradients = self.placement.gradients;
+        let (gradients, update) = (self.placement.gradients, self.placement.update);
+        if update == UpdatePlace::Host {
+            let (found, needed) = match self.placement.optimiser {
+                PlaceKind::Device => (
+                    "state on the device",
+                    "device, or placement.optimiser = \"host\" or \"files\"".into(),
+                ),
+                _ if optimiser.matrices().is_some() => (
+                    "matrices that are updated as a whole",
+                    format!("device, or an optimiser other than {}", optimiser.name()),
+                ),
+                _ => ("", String::new()),
+            };
+            if !found.is_empty() {
+                let found = format!("{update} with {found}");
+                return Err(Error::setting("placement.update", found, needed));
+            }
+        }
         if optimiser.factors().is_some() && gradients != PlaceKind::Device {
             return Err(Error::setting(
                 "placement.gradients",

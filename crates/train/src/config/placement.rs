@@ -3,7 +3,7 @@
 use super::{check_counts, check_path};
 use crate::Result;
 use parallel::{
-    data::{StatePlacement, StatePlaces},
+    data::{StatePlacement, StatePlaces, UpdatePlace},
     memory::{ActivationMemory, PlaceKind, Segments},
 };
 use serde::{Deserialize, Serialize};
@@ -103,6 +103,10 @@ crate::section! {
         /// memory of the `host`, or in `files`. It comes to the device in pieces while others are updated. The numbers of a run
         /// do not depend on it.
         pub optimiser: PlaceKind,
+        /// What updates weights whose state is beyond the device: the `device`, to which all of the state then comes, or the
+        /// processors of the `host`, to which gradients go and from which weights return. On the host, each rank computes with its
+        /// share of them. The numbers of a run do not depend on it.
+        pub update: UpdatePlace,
         /// Where weights are while no layer uses them: on the `device`, in memory of the `host`, or in `files`. They come to the
         /// device bucket by bucket (`parallel.bucket_mib`), ahead of their use, in the order of the last step. The numbers of a run
         /// do not depend on it.
@@ -127,6 +131,7 @@ impl Default for PlacementConfig {
     fn default() -> Self {
         PlacementConfig {
             optimiser: PlaceKind::Device,
+            update: UpdatePlace::Device,
             weights: PlaceKind::Device,
             gradients: PlaceKind::Device,
             activations: ActivationPlaces::default(),
@@ -156,6 +161,7 @@ impl PlacementConfig {
     pub fn of_state(&self) -> StatePlaces {
         StatePlaces {
             optimiser: self.placed(self.optimiser),
+            update: self.update,
             weights: self.placed(self.weights),
             gradients: self.placed(self.gradients),
         }

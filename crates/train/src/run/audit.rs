@@ -48,9 +48,10 @@ pub const IDLE_KEYS: [&str; 21] = [
 ];
 
 /// Keys of [`FREE_TABLES`] that decide no bit even where the bits depend on the grid.
-const NEVER_DECIDE: [&str; 12] = [
+const NEVER_DECIDE: [&str; 13] = [
     "device.memory_limit",
     "placement.optimiser",
+    "placement.update",
     "placement.weights",
     "placement.gradients",
     "placement.activations",

@@ -407,7 +407,7 @@ impl Trainer {
         };
         if let Some(matrices) = self.optimiser.matrices() {
             let rate = matrices.rate(step);
-            gradients.matrices(rule, |rate_factor, pieces| {
+            gradients.matrices(factor, rule, |rate_factor, factor, pieces| {
                 matrices.prepare(&self.call((factor, number), rate * rate_factor, pieces))
             })?;
             gradients.transform(
@@ -417,7 +417,7 @@ impl Trainer {
                 },
                 |matrix| matrices.transform(matrix, self.dtype()),
             )?;
-            gradients.matrices(rule, |rate_factor, pieces| {
+            gradients.matrices(factor, rule, |rate_factor, factor, pieces| {
                 matrices.apply(&self.call((factor, number), rate * rate_factor, pieces))
             })?;
         }
@@ -439,7 +439,7 @@ impl Trainer {
                 factors.apply(&self.call((clip, number), rate * rate_factor, pieces))
             })?;
         }
-        gradients.update(rule, |rate_factor, pieces| {
+        gradients.update(factor, rule, |rate_factor, factor, pieces| {
             Ok(self
                 .optimiser
                 .update(&self.call((factor, number), rate * rate_factor, pieces))?)
@@ -453,7 +453,7 @@ impl Trainer {
         pieces: &'a [P],
     ) -> UpdateCall<'a, P> {
         UpdateCall {
-            device: self.context.device(),
+            device: factor.device(),
             pieces,
             factor,
             rate,

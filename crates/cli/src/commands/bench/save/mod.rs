@@ -76,6 +76,7 @@ fn unmeasured(name: &str, cores: usize) -> Machine {
         peak_tflops: BTreeMap::new(),
         slowest: Quantity::measured(1.0, "ranks of one host"),
         host_memory_gib: None,
+        host_update_gbps: None,
         files_gbps: None,
         shared_cores: Some(Quantity::measured(
             cores as f64,
