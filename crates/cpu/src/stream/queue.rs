@@ -143,7 +143,7 @@ impl Queue {
         let mut worker = lock(&self.worker);
         if worker.is_none() {
             let (shared, device) = (self.shared.clone(), self.shared.device);
-            let builder = thread::Builder::new().name(format!("{device} communication"));
+            let builder = thread::Builder::new().name(format!("{device} queue"));
             *worker =
                 Some(
                     builder

@@ -1,6 +1,7 @@
 //! Memory beyond the device: the same bits as on it, and the memory of a formula.
 
 mod activations;
+mod failing;
 mod optimiser;
 mod pages;
 

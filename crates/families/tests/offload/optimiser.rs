@@ -65,6 +65,42 @@ fn every_optimiser_has_the_bits_of_state_on_the_device() {
 }
 
 #[test]
+fn an_update_that_waits_for_no_norm_has_the_same_bits() {
+    let schedules: [&[&str]; 2] = [
+        &[
+            "parallel.grid = \"pipeline=2\"",
+            "parallel.schedule = \"zb-h1\"",
+        ],
+        &[
+            "parallel.grid = \"pipeline=2,data=2\"",
+            "parallel.schedule = \"interleaved:2\"",
+        ],
+    ];
+    for precision in ["f32", "bf16"] {
+        let precision = format!("training.precision = \"{precision}\"");
+        for grid in GRIDS.into_iter().chain(schedules) {
+            let fixed = [
+                &*precision,
+                "training.clip_norm = 0.0",
+                "training.micro_batches = 2",
+            ];
+            let edits = [grid, &fixed].concat();
+            let folder = tempfile::tempdir().unwrap();
+            let out = folder.path().join("0");
+            let on_device = train(&config(&edits), 0..3, None, &out).unwrap();
+            for (number, beyond) in BEYOND[2..].iter().enumerate() {
+                let config = config(&[&edits, *beyond].concat());
+                let out = folder.path().join(format!("beyond{number}"));
+                let found = train(&config, 0..3, None, &out).unwrap();
+                let what = format!("{edits:?}, {beyond:?}");
+                assert_eq!(found.losses, on_device.losses, "{what}");
+                assert_eq!(found.sha256, on_device.sha256, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_run_resumes_with_its_state_anywhere() {
     let places: [&[&str]; 5] = [&[], BEYOND[0], BEYOND[1], BEYOND[2], BEYOND[3]];
     let grids = ["x=2", "data=2,pipeline=2"].map(|grid| format!("parallel.grid = \"{grid}\""));

@@ -10,7 +10,11 @@ use super::{
 use crate::{Context, Parameter, Purpose, counters::Subject, parameter::Home};
 use grid::{Axis, shard_range};
 use hal::Counts;
-use std::{cell::OnceCell, ops::Range, rc::Rc};
+use std::{
+    cell::{Cell, OnceCell},
+    ops::Range,
+    rc::Rc,
+};
 use tensor::{DType, Error, MemoryKind, ReduceOp, Result, Stream, Tensor, ops};
 
 // Parameters start at multiples of this many elements, so that vector loads of each are aligned.
@@ -49,6 +53,8 @@ pub(super) struct Bucket {
     pub(super) range: Range<usize>,
     shards_gradients: bool,
     counts: Counts,
+    /// When it was reduced in this step, counted in buckets.
+    pub(super) turn: Cell<usize>,
     /// The values of the same bucket in the set's other versions: of the one updated before it, of the one before that.
     pub(super) previous: OnceCell<Vec<Flat>>,
 }
@@ -157,6 +163,7 @@ impl Bucket {
             range,
             shards_gradients,
             counts,
+            turn: Cell::new(bucket),
             previous: OnceCell::new(),
         })
     }

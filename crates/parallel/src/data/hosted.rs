@@ -13,7 +13,8 @@ use std::{
     rc::Rc,
 };
 use tensor::{
-    DType, Device, Error, MemoryKind, Result, Stream, StreamKind, Tensor, ops::optimiser::Update,
+    DType, Device, Error, Event, MemoryKind, Result, Stream, StreamKind, Tensor,
+    ops::{self, optimiser::Update},
 };
 
 /// The host's processors, with the streams and buffers through which gradients reach them and weights return.
@@ -25,6 +26,8 @@ pub(super) struct HostUpdate {
     piece_bytes: usize,
     // The type of gradients, and that of the weights that return.
     dtypes: [DType; 2],
+    // Whether an update has ended with an error: some pieces are updated, and others not.
+    is_torn: Cell<bool>,
     // Elements of the largest piece so far, and the buffers once all pieces are known.
     largest: Cell<usize>,
     slots: RefCell<Vec<HostSlot>>,
@@ -44,7 +47,6 @@ const NUM_SLOTS: usize = 2;
 /// A bucket's state in memory of the host whose processors update it, with the weights in the accumulator type.
 #[derive(Clone, Debug)]
 pub(super) struct HostedState {
-    host: Rc<HostUpdate>,
     pub(super) states: Vec<Tensor>,
     pub(super) master: Tensor,
     piece_len: usize,
@@ -66,6 +68,7 @@ impl HostUpdate {
             arrivals,
             piece_bytes: options.places.optimiser.piece_bytes(),
             dtypes: [options.dtype.accumulator(), options.dtype],
+            is_torn: Cell::new(false),
             largest: Cell::new(0),
             slots: RefCell::default(),
         }))
@@ -110,6 +113,14 @@ impl HostUpdate {
         });
         self.slots.replace(slots.collect::<Result<_>>()?);
         Ok(())
+    }
+
+    /// The factor of gradients where no norm decides it, beside which the norm is unknown.
+    ///
+    /// # Errors
+    /// Those of the host's device.
+    pub(super) fn known(&self, factor: f64) -> Result<Tensor> {
+        Tensor::from_slice(&self.device, &[2], &[factor, f64::NAN])
     }
 
     /// A copy of a small tensor of the rank's device.
@@ -166,6 +177,20 @@ impl HostUpdate {
         slot.values.record_uses()
     }
 
+    /// Rounds weights to the type of those that return, for the n-th piece.
+    ///
+    /// # Errors
+    /// The failure of an update.
+    fn round(&self, n: usize, weights: &Tensor) -> Result<()> {
+        let slot = &self.slots.borrow()[n % NUM_SLOTS];
+        let values = slot.values.rows(0, weights.num_elements())?;
+        match values.dtype() == weights.dtype() {
+            true => ops::copy(weights, &values)?,
+            false => ops::cast_into(weights, &values)?,
+        }
+        slot.values.record_uses()
+    }
+
     /// Returns the weights of the n-th piece, once it is updated.
     ///
     /// # Errors
@@ -199,7 +224,6 @@ impl HostedState {
         let piece_len = (fitting / alignment * alignment).max(alignment);
         host.expect(piece_len.min(len));
         Ok(HostedState {
-            host: host.clone(),
             states: (0..num_states).map(|_| zeros()).collect::<Result<_>>()?,
             master: zeros()?,
             piece_len,
@@ -225,43 +249,90 @@ impl HostedState {
     }
 }
 
+/// A part of a bucket with its state.
+type HostedPiece<'a> = (&'a Bucket, &'a HostedState, Range<usize>);
+
 impl ParameterSet {
-    /// As [`update_pieces`](Self::update_pieces), for state in memory of the host that updates it.
+    /// As [`update_pieces`](Self::update_pieces), for state in memory of the host that updates it: the buckets in the order in which
+    /// their gradients were reduced. Weights return once the device has passed `backward`, if it is given, which may read the old ones.
     ///
     /// # Cost
-    /// Gradients leave and weights return once, beside the update of other pieces.
+    /// Gradients leave and weights return once, beside the update of other pieces. What is updated before `backward` has passed is
+    /// rounded once more.
     /// # Errors
-    /// As there.
+    /// As there; [`Error::Invalid`] after an update that has ended with an error.
     pub(super) fn update_hosted<E: From<Error>>(
         &self,
         whole: bool,
+        backward: Option<&Event>,
         rule: &impl Fn(&Parameter) -> UpdateRule,
         update: &mut impl FnMut(f64, &[Update]) -> Result<(), E>,
     ) -> Result<(), E> {
+        let Some(host) = &self.0.room.host else {
+            return Ok(());
+        };
+        if host.is_torn.replace(true) {
+            let found = "state of which an update that failed has changed a part";
+            let needed = "state loaded from a checkpoint into a new set";
+            return Err(Error::invalid("update on the host", found, needed).into());
+        }
         let buckets = self.buckets_updated(whole);
         let hosted = buckets.filter_map(|bucket| Some((bucket, bucket.state.hosted()?)));
-        let pieces =
-            hosted.flat_map(|(bucket, state)| state.parts().map(move |part| (bucket, state, part)));
-        let mut before: Option<(usize, &Bucket, &HostedState, Range<usize>)> = None;
-        for (n, (bucket, state, part)) in pieces.enumerate() {
+        let mut hosted: Vec<_> = hosted.collect();
+        hosted.sort_by_key(|(bucket, _)| bucket.turn.get());
+        let mut pieces: Vec<HostedPiece<'_>> = Vec::new();
+        for (bucket, state) in hosted {
+            pieces.extend(state.parts().map(|part| (bucket, state, part)));
+        }
+        let update_piece = |(n, (bucket, state, part)): (usize, &HostedPiece<'_>)| {
             let view = |all: &Tensor| all.rows(part.start, part.len());
             let states = state.states.iter().map(view).collect::<Result<Vec<_>>>()?;
             let mut groups = Groups::new();
             let tensors = (&view(&state.master)?, &states[..]);
-            state
-                .host
-                .begin((n, bucket), tensors, &part, rule, &mut groups)?;
+            host.begin((n, bucket), tensors, part, rule, &mut groups)?;
             for (rate, updates) in groups {
                 update(rate, &updates)?;
             }
-            state.host.record(n)?;
-            if let Some((n, bucket, state, part)) = before.replace((n, bucket, state, part)) {
-                state.host.finish(n, bucket, &part)?;
+            Ok::<(), E>(host.record(n)?)
+        };
+        let finish = |(n, (bucket, _, part)): (usize, &HostedPiece<'_>)| {
+            host.finish(n, bucket, part).map_err(E::from)
+        };
+        let (mut late, mut has_passed) = (Vec::new(), backward.is_none());
+        in_turns(&pieces, update_piece, |(n, piece)| {
+            if let Some(backward) = backward.filter(|_| !has_passed) {
+                has_passed = backward.is_complete()?;
             }
-        }
-        match before {
-            Some((n, bucket, state, part)) => Ok(state.host.finish(n, bucket, &part)?),
-            None => Ok(()),
+            match has_passed {
+                true => finish((n, piece)),
+                false => {
+                    late.push(piece.clone());
+                    Ok(())
+                }
+            }
+        })?;
+        let round = |(n, (_, state, part)): (usize, &HostedPiece<'_>)| {
+            let weights = state.master.rows(part.start, part.len())?;
+            Ok(host.round(n, &weights)?)
+        };
+        in_turns(&late, round, finish)?;
+        host.is_torn.set(false);
+        Ok(())
+    }
+}
+
+// Begins each piece, and then ends the one before it.
+fn in_turns<'a, 'b, E>(
+    pieces: &'a [HostedPiece<'b>],
+    mut begin: impl FnMut((usize, &'a HostedPiece<'b>)) -> Result<(), E>,
+    mut end: impl FnMut((usize, &'a HostedPiece<'b>)) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut before = None;
+    for piece in pieces.iter().enumerate() {
+        begin(piece)?;
+        if let Some(before) = before.replace(piece) {
+            end(before)?;
         }
     }
+    before.map_or(Ok(()), end)
 }

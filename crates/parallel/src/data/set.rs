@@ -124,6 +124,7 @@ struct Progress {
     expected: Option<Vec<u64>>,
     reduces_early: bool,
     reduced: Vec<bool>,
+    num_reduced: usize,
 }
 
 impl ParameterSet {
@@ -373,6 +374,7 @@ impl ParameterSet {
         }
         progress.addends.fill(0);
         progress.reduced.fill(false);
+        progress.num_reduced = 0;
         progress.reduces_early =
             self.0.context.settings().overlap.data && progress.expected.is_some();
     }
@@ -491,11 +493,25 @@ impl ParameterSet {
     }
 
     fn reduce(&self, index: usize) -> Result<()> {
-        if std::mem::replace(&mut self.0.progress.borrow_mut().reduced[index], true) {
-            return Ok(());
-        }
-        let context = &self.0.context;
         let bucket = &self.0.buckets[index];
+        {
+            let progress = &mut *self.0.progress.borrow_mut();
+            if std::mem::replace(&mut progress.reduced[index], true) {
+                return Ok(());
+            }
+            bucket.turn.set(progress.num_reduced);
+            progress.num_reduced += 1;
+        }
+        self.reduce_bucket(bucket)?;
+        // An update on the host waits for these gradients, and not for the rest of backward.
+        match (&self.0.room.host, bucket.own_gradients()?) {
+            (Some(_), Some(gradients)) => gradients.record_uses(),
+            _ => Ok(()),
+        }
+    }
+
+    fn reduce_bucket(&self, bucket: &Bucket) -> Result<()> {
+        let context = &self.0.context;
         self.clear_unused(bucket)?;
         let is_cut = |axis: &Axis| context.degree(*axis) > 1;
         let by_nodes = context.settings().reproducible == Reproducible::Grid;

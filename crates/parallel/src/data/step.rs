@@ -294,6 +294,27 @@ impl Gradients {
     }
 }
 
+impl Gradients {
+    /// As [`update`](Gradients::update), by a factor that no norm decides, and then the [sum of squares](Gradients::sum_squares) of
+    /// all gradients. Where the host updates the weights, it begins with the buckets that are reduced while the device runs the
+    /// rest of backward, and the weights return after it. The norm beside the factor that `update` sees is NaN, and gradients that are
+    /// not finite are not skipped. Collective.
+    ///
+    /// # Errors
+    /// As [`update`](Gradients::update).
+    pub fn update_by<E: From<Error>>(
+        self,
+        factor: f64,
+        rule: impl Fn(&crate::Parameter) -> UpdateRule,
+        update: impl FnMut(f64, &Tensor, &[Update]) -> Result<(), E>,
+    ) -> Result<Tensor, E> {
+        check_current(&self.set, self.number)?;
+        self.set.update_by(factor, rule, update)?;
+        self.set.end_update()?;
+        Ok(self.set.sum_squares_over(&Axis::ALL)?)
+    }
+}
+
 fn check_current(set: &ParameterSet, number: u64) -> Result<()> {
     match set.is_current(number) {
         true => Ok(()),

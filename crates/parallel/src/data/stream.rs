@@ -86,7 +86,8 @@ impl PlacedPiece<'_> {
             .then(|| tensor(self.placed.master_index()));
         let master = master.transpose()?;
         if let (Some(host), Some(master)) = (&self.placed.store.host, &master) {
-            return host.begin((n, bucket), (master, &states), &self.range, rule, groups);
+            let tensors = (master, &states[..]);
+            return host.begin((n, bucket), tensors, &self.range, rule, groups);
         }
         let Some(gradients) = bucket.own_gradients()? else {
             return Ok(());

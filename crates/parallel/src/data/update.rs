@@ -62,8 +62,30 @@ impl ParameterSet {
             Some(host) => host.copy(factor)?,
         };
         let mut update = |rate, pieces: &[Update]| update(rate, &factor, pieces);
-        self.update_hosted(whole, &rule, &mut update)?;
+        self.update_hosted(whole, None, &rule, &mut update)?;
         self.update_placed(whole, &rule, &mut update)
+    }
+
+    /// As [`update_pieces`](Self::update_pieces) of all but whole matrices, by a factor that no norm decides: on the host, an update
+    /// waits for the gradients of its own bucket alone.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn update_by<E: From<Error>>(
+        &self,
+        factor: f64,
+        rule: impl Fn(&Parameter) -> UpdateRule,
+        mut update: impl FnMut(f64, &Tensor, &[Update]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(host) = &self.0.room.host else {
+            let factor = Tensor::from_slice(self.0.context.device(), &[2], &[factor, f64::NAN])?;
+            return self.update_pieces(false, &factor, rule, update);
+        };
+        let factor = host.known(factor)?;
+        let backward = self.0.context.device().compute().record()?;
+        let mut update = |rate, pieces: &[Update]| update(rate, &factor, pieces);
+        self.update_hosted(false, Some(&backward), &rule, &mut update)?;
+        self.update_placed(false, &rule, &mut update)
     }
 
     /// The buckets that [`update_pieces`](Self::update_pieces) updates.

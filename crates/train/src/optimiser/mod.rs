@@ -162,7 +162,8 @@ pub struct UpdateCall<'a, P = Update> {
     pub device: &'a Device,
     /// Pieces of parameters: weights, gradients, state, and the copy in the compute type if there is one.
     pub pieces: &'a [P],
-    /// Two f64: the factor for gradients, and their norm. The factor is NaN if the update must be skipped.
+    /// Two f64: the factor for gradients, and their norm. The factor is NaN if the update must be skipped, and the norm is NaN if an
+    /// update on the host begins before it is known.
     pub factor: &'a Tensor,
     /// The learning rate.
     pub rate: f64,

@@ -19,7 +19,7 @@ use nn::Builder;
 use parallel::{
     Batch, Context, Model, Parameter, Pipeline, Purpose, Reproducible,
     counters::Subject,
-    data::{Gradients, ParameterSet, SetOptions, UpdateRule},
+    data::{Gradients, ParameterSet, SetOptions, UpdatePlace, UpdateRule},
     model::Input,
     pipeline::{self, Built, SchedulePlan},
 };
@@ -352,9 +352,19 @@ impl Trainer {
         if let Some(watch) = watch.as_deref_mut() {
             watch.gradients(self)?;
         }
-        let (sum, scale) = (gradients.sum_squares()?, 1.0 / self.loss_scale.value);
-        let factor = ops::optimiser::clip_scale(&sum, self.max_norm(), scale)?;
-        self.update(gradients, &factor, (batch.step, self.num_updates + 1))?;
+        let at = (batch.step, self.num_updates + 1);
+        let factor = match self.updates_before_norm() {
+            true => {
+                let sum = self.update_by(gradients, 1.0, at)?;
+                ops::optimiser::clip_scale(&sum, None, 1.0)?
+            }
+            false => {
+                let (sum, scale) = (gradients.sum_squares()?, 1.0 / self.loss_scale.value);
+                let factor = ops::optimiser::clip_scale(&sum, self.max_norm(), scale)?;
+                self.update(gradients, &factor, at)?;
+                factor
+            }
+        };
         if let Some(watch) = watch {
             watch.state(self)?;
         }
@@ -363,6 +373,13 @@ impl Trainer {
             norm: factor.rows(1, 1)?,
             losses,
         })
+    }
+
+    // Whether the host may update weights while the device runs backward: no norm decides the factor of gradients. If they are not
+    // finite, the step ends the run, and with it the weights.
+    fn updates_before_norm(&self) -> bool {
+        let on_host = self.options.places.update == UpdatePlace::Host;
+        on_host && self.max_norm().is_none() && !self.loss_scale.adapts()
     }
 
     // To which gradients are clipped, if they are.
@@ -391,20 +408,7 @@ impl Trainer {
         factor: &Tensor,
         (step, number): (u64, u64),
     ) -> Result<()> {
-        let decay = self.optimiser.weight_decay();
-        let rule = |parameter: &Parameter| {
-            let group = parameter
-                .group()
-                .and_then(|name| self.options.groups.get(name));
-            let group = group.copied().unwrap_or_default();
-            UpdateRule {
-                rate_factor: group.rate_factor,
-                weight_decay: match parameter.decays() {
-                    true => group.weight_decay.unwrap_or(decay),
-                    false => 0.0,
-                },
-            }
-        };
+        let rule = |parameter: &Parameter| self.rule_of(parameter);
         if let Some(matrices) = self.optimiser.matrices() {
             let rate = matrices.rate(step);
             gradients.matrices(factor, rule, |rate_factor, factor, pieces| {
@@ -444,6 +448,36 @@ impl Trainer {
                 .optimiser
                 .update(&self.call((factor, number), rate * rate_factor, pieces))?)
         })
+    }
+
+    // The update of elements alone, before the norm is known; the sum of the gradients' squares.
+    fn update_by(
+        &self,
+        gradients: Gradients,
+        factor: f64,
+        (step, number): (u64, u64),
+    ) -> Result<Tensor> {
+        let rule = |parameter: &Parameter| self.rule_of(parameter);
+        let rate = self.optimiser.rate(step);
+        gradients.update_by(factor, rule, |rate_factor, factor, pieces| {
+            Ok(self
+                .optimiser
+                .update(&self.call((factor, number), rate * rate_factor, pieces))?)
+        })
+    }
+
+    fn rule_of(&self, parameter: &Parameter) -> UpdateRule {
+        let groups = &self.options.groups;
+        let group = parameter.group().and_then(|name| groups.get(name));
+        let group = group.copied().unwrap_or_default();
+        let decay = || self.optimiser.weight_decay();
+        UpdateRule {
+            rate_factor: group.rate_factor,
+            weight_decay: match parameter.decays() {
+                true => group.weight_decay.unwrap_or_else(decay),
+                false => 0.0,
+            },
+        }
     }
 
     fn call<'a, P>(
