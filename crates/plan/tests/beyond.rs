@@ -2,9 +2,9 @@
 
 use fascicle_plan::{Candidate, Plan, Request, StatePlaceKinds, estimate, search};
 use grid::machine::Machine;
-use parallel::pipeline::ScheduleKind;
+use parallel::{data::UpdatePlace, pipeline::ScheduleKind};
 use std::time::Duration;
-use train::config::PlaceKind;
+use train::config::{OptimiserKind, PlaceKind};
 
 /// A model of 10 billion parameters on one node of A100 with 40 GB each.
 fn request() -> Request {
@@ -116,5 +116,60 @@ fn files_need_a_bandwidth() {
     assert_eq!(
         search(&request).unwrap_err().to_string(),
         "placement.activations: found files on perlmutter, needs a machine whose description has device.files_gbps"
+    );
+}
+
+fn updated_by_host(optimiser: PlaceKind) -> StatePlaceKinds {
+    StatePlaceKinds {
+        optimiser,
+        update: UpdatePlace::Host,
+        ..StatePlaceKinds::DEVICE
+    }
+}
+
+#[test]
+fn the_host_updates_where_the_link_is_slow_beside_its_memory() {
+    for (host_gbps, update) in [(25.0, UpdatePlace::Device), (4.0, UpdatePlace::Host)] {
+        let mut machine = Machine::find("perlmutter").unwrap();
+        machine.device.host_gbps.value = host_gbps;
+        let request = Request {
+            grid: Some("z=4".parse().unwrap()),
+            micro_batches: Some(2),
+            recompute: Some(true),
+            activation_places: vec![PlaceKind::Device],
+            machine: machine.into(),
+            ..request()
+        };
+        let plan = search(&request).unwrap();
+        let chosen = plan.best[0].candidate.places;
+        assert_eq!(chosen.update, update, "at {host_gbps} GB/s: {chosen:?}");
+        assert_eq!(chosen.optimiser, PlaceKind::Host);
+    }
+}
+
+#[test]
+fn updates_that_the_host_cannot_make_are_refused() {
+    let refused = |change: &dyn Fn(&mut Request)| {
+        let mut request = request();
+        request.state_places = vec![updated_by_host(PlaceKind::Host)];
+        change(&mut request);
+        search(&request).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(&|request| request.state_places = vec![updated_by_host(PlaceKind::Device)]),
+        "placement.update: found host, with state on the device, needs state on the host or in files"
+    );
+    assert_eq!(
+        refused(&|request| request.optimiser = OptimiserKind::Muon),
+        "placement.update: found host, with muon, needs adamw, sgd or lion"
+    );
+    let without = |request: &mut Request| {
+        let mut machine = (*request.machine).clone();
+        machine.device.host_update_gbps = None;
+        request.machine = machine.into();
+    };
+    assert_eq!(
+        refused(&without),
+        "placement.update: found host on perlmutter, needs a machine whose description has device.host_update_gbps"
     );
 }
