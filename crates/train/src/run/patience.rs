@@ -21,8 +21,9 @@ impl BestValidation {
         (step, loss): (u64, f64),
         min_delta: f64,
     ) -> Option<BestValidation> {
+        let is_lower = before.is_none_or(|best| loss < best.loss - min_delta);
         match before {
-            Some(best) if !(loss < best.loss - min_delta) => Some(BestValidation {
+            Some(best) if !is_lower => Some(BestValidation {
                 since: best.since + 1,
                 ..best
             }),
