@@ -226,6 +226,75 @@ fn a_wire_that_two_parts_of_a_stage_read_trains_alike_on_every_grid() {
     }
 }
 
+/// Each segment also hands its input on past the next one, so that wires skip parts at every place of a stage.
+struct Leaps([Linear; 8]);
+
+impl Leaps {
+    fn new(builder: &Builder) -> Result<Leaps> {
+        let layer = |segment: usize| {
+            let name = format!("layer{segment}");
+            builder.segment(segment).linear(&name, FEATURES, FEATURES)
+        };
+        let mut layers = Vec::new();
+        for segment in 0..8 {
+            layers.push(layer(segment)?);
+        }
+        Ok(Leaps(layers.try_into().expect("8 of them")))
+    }
+}
+
+impl Model for Leaps {
+    fn num_segments(&self) -> usize {
+        8
+    }
+
+    fn routes(&self) -> Vec<Route> {
+        let chain = (0..8).map(|segment| Route::new("x", segment, segment + 1));
+        let leaps = (0..6).map(|segment| Route::new("past", segment, segment + 2));
+        chain.chain(leaps).collect()
+    }
+
+    fn forward(&self, segment: usize, input: &Input<'_>, mut wires: Wires) -> Result<Wires> {
+        let mut x = match segment {
+            0 => input.activation("x")?,
+            _ => wires.take("x")?,
+        };
+        if segment >= 2 {
+            x = x.add(&wires.take("past")?)?;
+        }
+        let out = Wires::of("x", self.0[segment].forward(&x)?.tanh()?);
+        Ok(match segment {
+            0..6 => out.with("past", x),
+            _ => out,
+        })
+    }
+
+    fn objective(&self, _: &Input<'_>, mut wires: Wires) -> Result<Loss> {
+        Loss::mean(&wires.take("x")?.square()?)
+    }
+}
+
+// With two parts on each of four stages, messages between other parts than neighbours go in both directions at once.
+#[test]
+fn wires_that_leap_over_parts_arrive_under_every_schedule() {
+    for schedule in testkit::SCHEDULES {
+        let options = Check {
+            schedule: schedule.parse().unwrap(),
+            ranks: 4,
+            batch: 32,
+            micro_batches: 8,
+            // The second step receives ahead.
+            steps: 2,
+            ..Check::default()
+        };
+        let report = check(Leaps::new, numbers, &options).unwrap();
+        assert!(
+            report.grids.iter().any(|grid| grid.degrees.pipeline == 4),
+            "{schedule}"
+        );
+    }
+}
+
 // 11 rows give ranks different numbers of nodes.
 #[test]
 fn uneven_rows_have_the_same_bits_on_every_grid() {

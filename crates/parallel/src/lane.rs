@@ -3,7 +3,7 @@
 use tensor::StreamKind;
 
 /// The traffic of a stream. Each kind has its own stream, so that work of one never queues behind
-/// another's.
+/// another's. Messages that skip stages have streams of their channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// All-reduces of dX (OAR).
@@ -24,14 +24,6 @@ pub(crate) enum Lane {
     SendGradients,
     /// Gradients from the next stage.
     RecvGradients,
-    /// Activations that skip stages.
-    SendSkips,
-    /// Activations that skip stages.
-    RecvSkips,
-    /// Gradients of activations that skip stages.
-    SendSkipGradients,
-    /// Gradients of activations that skip stages.
-    RecvSkipGradients,
     /// State of every kind to memory of the host: it has one link for each direction.
     ToHost,
     /// State from memory of the host.
@@ -66,10 +58,6 @@ impl Lane {
             Lane::RecvActivations => "receive activations",
             Lane::SendGradients => "send gradients",
             Lane::RecvGradients => "receive gradients",
-            Lane::SendSkips => "send skips",
-            Lane::RecvSkips => "receive skips",
-            Lane::SendSkipGradients => "send skip gradients",
-            Lane::RecvSkipGradients => "receive skip gradients",
             Lane::ToHost => "to the host",
             Lane::FromHost => "from the host",
             Lane::ToFiles => "to files",

@@ -60,7 +60,9 @@ impl Allocator {
         stream: &Stream,
     ) -> Result<(RawBuffer, bool)> {
         let bytes = rounded(bytes);
-        let cached = self.state.borrow_mut().reuse(bytes);
+        // Where the host computes, it would wait itself: for a message that leaves, perhaps, whose receiver waits for this rank.
+        let can_wait = !self.device.capabilities().host_memory;
+        let cached = self.state.borrow_mut().reuse(bytes, can_wait);
         let (block, reused) = match cached {
             Some((block, events)) => {
                 if let Err(error) = events.iter().try_for_each(|event| stream.wait(event)) {
@@ -209,8 +211,8 @@ impl Allocator {
     }
 }
 
-// Removes a free block for a request from the list.
-fn fitting(free: &mut Free, bytes: usize) -> Option<(RawBuffer, Vec<Event>)> {
+// Removes a free block for a request from the list: one that may be used now, or another if work can wait for its uses.
+fn fitting(free: &mut Free, bytes: usize, can_wait: bool) -> Option<(RawBuffer, Vec<Event>)> {
     let (_, blocks) = free
         .range_mut(bytes..=bytes + bytes / WASTE)
         .find(|(_, blocks)| !blocks.is_empty())?;
@@ -220,17 +222,18 @@ fn fitting(free: &mut Free, bytes: usize) -> Option<(RawBuffer, Vec<Event>)> {
             .iter()
             .all(|event| event.is_complete().unwrap_or(false))
     };
-    let index = blocks.iter().rposition(ready).unwrap_or(0);
+    let ready = blocks.iter().rposition(ready);
+    let index = ready.or_else(|| can_wait.then_some(0))?;
     Some(blocks.remove(index))
 }
 
 impl PoolState {
-    fn reuse(&mut self, bytes: usize) -> Option<(RawBuffer, Vec<Event>)> {
+    fn reuse(&mut self, bytes: usize, can_wait: bool) -> Option<(RawBuffer, Vec<Event>)> {
         let own = self
             .private
             .as_mut()
-            .and_then(|private| fitting(&mut private.free, bytes));
-        let found = own.or_else(|| fitting(&mut self.free, bytes))?;
+            .and_then(|private| fitting(&mut private.free, bytes, can_wait));
+        let found = own.or_else(|| fitting(&mut self.free, bytes, can_wait))?;
         self.usage.cached -= found.0.bytes;
         Some(found)
     }

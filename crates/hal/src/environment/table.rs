@@ -34,7 +34,7 @@ pub const ALL: [Section; 6] = [
     },
     Section {
         title: "Variables of the vendors that the program sets",
-        about: "The program sets these at its start, unless they are set. Your own program can do the same: `fascicle::hal::environment::settle`.",
+        about: "The program sets these at its start, and so does every job of a program of your own that has one thread by then, unless they are set: `fascicle::hal::environment::settle`.",
         variables: &[LAUNCH_ORDER, CUDA_QUEUES, MODULE_LOADING, HIP_QUEUES],
     },
     Section {
@@ -90,7 +90,7 @@ pub const CUDA_QUEUES: Variable = Variable {
     reader: "the CUDA driver",
     values: "1 to 32",
     default: "32",
-    meaning: "queues of a device: a rank has up to 13 streams, and streams that share a queue wait for each other; with 1, interleaved schedules hang",
+    meaning: "queues of a device: a rank has up to 9 streams for work and messages, and 4 for each wire that skips stages; streams that share a queue wait for each other; with 1, interleaved schedules hang",
 };
 
 /// When the driver loads kernels.
@@ -108,7 +108,7 @@ pub const HIP_QUEUES: Variable = Variable {
     reader: "HIP",
     values: "a number",
     default: "16",
-    meaning: "queues of a device: a rank has up to 13 streams; with HIP's own 4, a pipeline of 4 stages hangs on the emulator",
+    meaning: "queues of a device: a rank has up to 9 streams for work and messages, and 4 for each wire that skips stages; with HIP's own 4, a pipeline of 4 stages hangs on the emulator",
 };
 
 /// Names the vendor if `--vendor` does not.

@@ -2,8 +2,9 @@
 //! use it.
 //!
 //! Consecutive parts on neighbouring stages share the communicator of their stages, because the checker of
-//! schedules has compared both ends. A link that skips stages has its own communicator, on which only
-//! micro-batches count, and arrive in order.
+//! schedules has compared both ends. A link that skips stages has its own communicator and its own streams, on which
+//! only micro-batches count, and arrive in order. If such links shared a stream, a message could wait for one to another
+//! stage that is queued before it, and the other stage for one from here: no order of theirs is the same on all stages.
 
 use crate::{
     Context, DTensor, Group, MicroBatch, Purpose,
@@ -14,8 +15,13 @@ use crate::{
 };
 use grid::Axis;
 use hal::Exchange;
-use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
-use tensor::{DType, Error, Event, Result, Tensor};
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+    sync::Arc,
+};
+use tensor::{DType, Error, Event, Result, Stream, Tensor};
 
 /// This rank's end of a link.
 pub(super) struct Channel {
@@ -23,8 +29,44 @@ pub(super) struct Channel {
     // Present if the model is trained.
     backward: Option<Rc<Group>>,
     exchange: Arc<dyn Exchange>,
-    skips: bool,
+    // Those of a link that skips stages.
+    own: Option<OwnStreams>,
     learnt: RefCell<HashMap<Signature, Vec<WireSpec>>>,
+}
+
+/// The streams of a link, each made on first use, by [`Direction`].
+#[derive(Default)]
+struct OwnStreams([OnceCell<Stream>; 4]);
+
+/// What passes a link at this rank.
+#[derive(Clone, Copy)]
+enum Direction {
+    SendActivations,
+    RecvActivations,
+    SendGradients,
+    RecvGradients,
+}
+
+impl Direction {
+    /// The stream of all links between neighbours.
+    const fn lane(self) -> Lane {
+        match self {
+            Direction::SendActivations => Lane::SendActivations,
+            Direction::RecvActivations => Lane::RecvActivations,
+            Direction::SendGradients => Lane::SendGradients,
+            Direction::RecvGradients => Lane::RecvGradients,
+        }
+    }
+
+    /// Name in traces of that of a link that skips stages.
+    const fn name(self) -> &'static str {
+        match self {
+            Direction::SendActivations => "send skips",
+            Direction::RecvActivations => "receive skips",
+            Direction::SendGradients => "send skip gradients",
+            Direction::RecvGradients => "receive skip gradients",
+        }
+    }
 }
 
 /// Everything besides the number of rows that determines the shapes of wires: the shapes of the batch's
@@ -101,7 +143,7 @@ impl Channel {
                 &format!("wires of parts {} to {}", link.from, link.to),
                 &members,
             )?,
-            skips,
+            own: skips.then(OwnStreams::default),
             learnt: RefCell::default(),
         }))
     }
@@ -139,7 +181,7 @@ impl Channel {
                 self.learnt.borrow_mut().insert(signature.clone(), specs);
             }
         }
-        let stream = context.stream(self.lane(Lane::SendActivations, Lane::SendSkips))?;
+        let stream = self.stream(context, Direction::SendActivations)?;
         wires.iter().try_for_each(|(_, wire)| {
             self.forward
                 .send(context, Subject::Pipeline, &stream, wire.held(), 1)
@@ -155,7 +197,7 @@ impl Channel {
         rows: usize,
     ) -> Result<(Vec<(Tensor, WireSpec)>, Event)> {
         let specs = self.specs(signature)?;
-        let stream = context.stream(self.lane(Lane::RecvActivations, Lane::RecvSkips))?;
+        let stream = self.stream(context, Direction::RecvActivations)?;
         let receive = |spec: WireSpec| {
             let tensor = spec.buffer(context, rows)?;
             self.forward
@@ -172,7 +214,7 @@ impl Channel {
         context: &Context,
         gradients: &[Option<Tensor>],
     ) -> Result<()> {
-        let stream = context.stream(self.lane(Lane::SendGradients, Lane::SendSkipGradients))?;
+        let stream = self.stream(context, Direction::SendGradients)?;
         let backward = self.backward()?;
         gradients.iter().flatten().try_for_each(|gradient| {
             backward.send(context, Subject::Pipeline, &stream, gradient, 0)
@@ -186,7 +228,7 @@ impl Channel {
         signature: &Signature,
         rows: usize,
     ) -> Result<(Vec<Option<Tensor>>, Event)> {
-        let stream = context.stream(self.lane(Lane::RecvGradients, Lane::RecvSkipGradients))?;
+        let stream = self.stream(context, Direction::RecvGradients)?;
         let backward = self.backward()?;
         let receive = |spec: WireSpec| {
             if !spec.wants_gradient {
@@ -221,12 +263,19 @@ impl Channel {
         self.backward.as_ref().ok_or_else(refuse)
     }
 
-    fn lane(&self, between_neighbours: Lane, skipping: Lane) -> Lane {
-        if self.skips {
-            skipping
-        } else {
-            between_neighbours
+    fn stream(&self, context: &Context, direction: Direction) -> Result<Stream> {
+        let Some(OwnStreams(own)) = &self.own else {
+            return context.stream(direction.lane());
+        };
+        let slot = &own[direction as usize];
+        if let Some(stream) = slot.get() {
+            return Ok(stream.clone());
         }
+        let lane = direction.lane();
+        let stream = context
+            .device()
+            .create_stream(lane.kind(), direction.name())?;
+        Ok(slot.get_or_init(|| stream).clone())
     }
 }
 

@@ -140,13 +140,43 @@ fn receive(stage: &mut Stage<'_>, action: &Action) -> Result<()> {
     }
 }
 
+// Between two parts of one stage, as where a V turns, a schedule lists no messages. Wires that skip parts pass there nevertheless.
+fn forward(stage: &mut Stage<'_>, micro_batch: usize, chunk: usize) -> Result<()> {
+    if stage.has_part_before(chunk) {
+        stage.recv_activations(micro_batch, chunk)?;
+    }
+    stage.forward(micro_batch, chunk)?;
+    match stage.has_part_behind(chunk) {
+        true => stage.send_activations(micro_batch, chunk),
+        false => Ok(()),
+    }
+}
+
+fn backward(
+    stage: &mut Stage<'_>,
+    micro_batch: usize,
+    chunk: usize,
+    splits_backward: bool,
+) -> Result<()> {
+    if stage.has_part_behind(chunk) {
+        stage.recv_gradients(micro_batch, chunk)?;
+    }
+    match splits_backward {
+        true => stage.backward_of_inputs(micro_batch, chunk)?,
+        false => stage.backward(micro_batch, chunk)?,
+    }
+    match stage.has_part_before(chunk) {
+        true => stage.send_gradients(micro_batch, chunk),
+        false => Ok(()),
+    }
+}
+
 fn act(stage: &mut Stage<'_>, action: &Action, splits_backward: bool) -> Result<()> {
     match *action {
-        Action::Forward { micro_batch, chunk } => stage.forward(micro_batch, chunk),
-        Action::Backward { micro_batch, chunk } if splits_backward => {
-            stage.backward_of_inputs(micro_batch, chunk)
+        Action::Forward { micro_batch, chunk } => forward(stage, micro_batch, chunk),
+        Action::Backward { micro_batch, chunk } => {
+            backward(stage, micro_batch, chunk, splits_backward)
         }
-        Action::Backward { micro_batch, chunk } => stage.backward(micro_batch, chunk),
         Action::Weights { micro_batch, chunk } => stage.weight_gradients(micro_batch, chunk),
         Action::SendActivation {
             micro_batch, chunk, ..

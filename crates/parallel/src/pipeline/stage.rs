@@ -102,7 +102,7 @@ impl<'a> Stage<'a> {
     pub(super) fn forward(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
         let part = self.part(chunk);
         let (program, pass, data) = self.run_of(micro_batch)?;
-        let (mut live, inputs) = self.inputs(&pass, micro_batch, part)?;
+        let (mut live, inputs) = self.inputs(&pass, micro_batch, chunk)?;
         let mut saver = PartSaver::new(self.pipeline.saver.as_ref(), &live);
         program.forward(part, &pass, &data, &mut live, &mut saver)?;
         let mut flight = InFlight {
@@ -132,7 +132,7 @@ impl<'a> Stage<'a> {
         let part = self.part(chunk);
         let (program, pass, data) = self.run_of(micro_batch)?;
         self.recv_activations(micro_batch, chunk)?;
-        let (mut live, _) = self.inputs(&pass, micro_batch, part)?;
+        let (mut live, _) = self.inputs(&pass, micro_batch, chunk)?;
         let mut saver = PartSaver::new(None, &live);
         program.forward(part, &pass, &data, &mut live, &mut saver)?;
         if program.cut.is_last(part) {
@@ -381,11 +381,11 @@ impl<'a> Stage<'a> {
     }
 
     // The wires that enter a part, and the places where their gradients will arrive.
-    fn inputs(&mut self, pass: &Pass, micro_batch: usize, part: usize) -> Result<(Live, Inputs)> {
+    fn inputs(&mut self, pass: &Pass, micro_batch: usize, chunk: usize) -> Result<(Live, Inputs)> {
         let (mut live, mut all) = (Live::default(), Vec::new());
-        for link in self.links_into(part) {
+        for link in self.links_into(self.part(chunk)) {
             let received = self.run.activations.remove(&(micro_batch, link));
-            let received = received.ok_or_else(|| out_of_order("forward", (micro_batch, part)))?;
+            let received = received.ok_or_else(|| out_of_order("forward", (micro_batch, chunk)))?;
             let mut gradients = Vec::with_capacity(received.len());
             for ((tensor, spec), number) in received.into_iter().zip(&self.link(link).wires) {
                 if !(spec.wants_gradient && self.run.d_loss.is_some()) {
@@ -432,6 +432,18 @@ impl<'a> Stage<'a> {
             outputs.push((link, wires));
         }
         Ok(outputs)
+    }
+
+    /// Whether the part before a chunk's is on this stage too.
+    pub(super) fn has_part_before(&self, chunk: usize) -> bool {
+        let part = self.part(chunk);
+        part > 0 && self.pipeline.cut().stage(part - 1) == self.pipeline.cut().stage(part)
+    }
+
+    /// Whether the part behind a chunk's is on this stage too.
+    pub(super) fn has_part_behind(&self, chunk: usize) -> bool {
+        let (part, cut) = (self.part(chunk), self.pipeline.cut());
+        !cut.is_last(part) && cut.stage(part + 1) == cut.stage(part)
     }
 
     // Rows of a micro-batch on this rank.
