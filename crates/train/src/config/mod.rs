@@ -523,7 +523,11 @@ pub(crate) fn as_config(error: hal::Error) -> Error {
             operation,
             found,
             needed,
-        } => Error::setting(operation, found, needed),
+        } => {
+            // Which word stands before it is each error's own.
+            let found = found.strip_prefix("found ").unwrap_or(&found);
+            Error::setting(operation, found, needed)
+        }
         other => Error::Parallel(other),
     }
 }
