@@ -21,7 +21,7 @@ const ON_THE_PATH: [&str; 12] = [
 ];
 
 /// Files that name the standard library's, and why no schedule depends on it.
-const EXCEPT: [(&str, &str); 17] = [
+const EXCEPT: [(&str, &str); 16] = [
     ("hal/src/sync.rs", "it is the seam"),
     (
         "cpu/src/patience.rs",
@@ -61,10 +61,6 @@ const EXCEPT: [(&str, &str); 17] = [
     ),
     (
         "parallel/src/context.rs",
-        "a number of threads, which changes no value",
-    ),
-    (
-        "parallel/src/data/access.rs",
         "a number of threads, which changes no value",
     ),
     (
