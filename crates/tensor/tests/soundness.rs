@@ -2,8 +2,8 @@
 
 use bootstrap::{World, local};
 use fascicle_tensor::{
-    Communicator, DType, Device, Error, ReduceOp, Result, StreamKind, Tensor,
-    UnevenShards, Var, ops,
+    Communicator, DType, Device, Error, ReduceOp, Result, StreamKind, Tensor, UnevenShards, Var,
+    ops,
     ops::{
         Region, Transpose,
         attention::{AttentionDropout, AttentionShape, Saved},
