@@ -5,13 +5,13 @@ use grid::Degrees;
 use hal::Capabilities;
 use parallel::{Input, Model, Reproducible, Result, Wires, layers::Loss, pipeline::ScheduleKind};
 use std::{fs, ops::Range, path::Path, sync::Arc};
-use testkit::{edit_gpt, ranks, try_ranks};
+use testkit::{edit_gpt, try_ranks};
 use train::{
-    Config, Observer, Stop, Summary,
+    Config, Summary,
     batches::{Batches, Rows},
     blueprint::Blueprint,
     config::{BitsChoice, Precision},
-    run::{Resume, Run, run, settle_bits},
+    run::{Resume, Run, settle_bits},
 };
 
 #[path = "../examples/10_residual_classifier.rs"]
@@ -212,10 +212,6 @@ fn other_devices_have_the_bits_of_the_grid() {
     );
 }
 
-struct Silent;
-
-impl Observer for Silent {}
-
 struct Tokens(Config);
 
 impl Batches for Tokens {
@@ -236,12 +232,7 @@ fn run_to(config: &Config, steps: u64, dir: &Path, from: Option<&Summary>) -> Su
         }),
         ..testkit::new_run(config, data, dir)
     };
-    let _lock = this.prepare().unwrap();
-    let num_ranks = this.config.grid().unwrap().world_size();
-    ranks(num_ranks, move |world, device| {
-        run(&world, &device, &this, &Silent, &Stop::default())
-    })
-    .swap_remove(0)
+    testkit::ran(&this).unwrap().swap_remove(0)
 }
 
 #[test]

@@ -8,16 +8,14 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
-use testkit::{Watched, config, config_of_bytes, fixed_batch, ranks_on, run_of_bytes};
+use testkit::{Watched, config, config_of_bytes, digest_of, fixed_batch, ranks_on, run_of_bytes};
 use train::{
     Config, Error, Observer, Stop, Summary,
     batches::Batches,
-    checkpoint::{Digest, Reader, digest, path_of_step},
+    checkpoint::path_of_step,
     config::Precision,
     run::{Resume, Run, recover_local, run},
-    trainer::{
-        Attached, CheckpointDone, CheckpointWriter, LocalFolder, Recovery, recover, scalars,
-    },
+    trainer::{Attached, CheckpointDone, CheckpointWriter, LocalFolder, Recovery, recover},
 };
 
 /// Nodes of ranks, and a grid on which these hold copies, shards and stages.
@@ -40,13 +38,6 @@ fn on(grid: &str) -> Config {
 fn hold_shards(config: &mut Config) {
     config.parallel.sharding = parallel::data::Sharding::Optimiser;
     config.tuning.frozen = vec!["blocks.*".into()];
-}
-
-fn digest_of(path: &Path) -> (u64, Digest) {
-    let reader = Reader::open(path).unwrap();
-    reader.verify().unwrap();
-    let digest = digest(&reader, &scalars(&reader).unwrap()).unwrap();
-    (reader.step(), digest.digest)
 }
 
 /// A job that has written local checkpoints of some steps, and ended there. `own` holds, of each step, what the run's own

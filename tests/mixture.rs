@@ -8,21 +8,17 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
-use testkit::{Watched, config_of_bytes, edit_gpt, new_run, ranks};
+use testkit::{Watched, config_of_bytes, digest_of, edit_gpt, new_run, ran};
 use train::{
-    Config, Error, Observer, Stop,
+    Config,
     batches::{Batches, Values},
     data::{FolderWriter, ReadOptions, RunData, Settings, Source, Tokenizer},
     metrics::{self, Record},
-    run::{Resume, Run, run},
+    run::Resume,
 };
 
 const CONTEXT: usize = 16;
 const BATCH: usize = 24;
-
-struct Silent;
-
-impl Observer for Silent {}
 
 /// A folder of text, as bytes.
 fn folder(parent: &Path, name: &str, text: &str) -> PathBuf {
@@ -98,28 +94,12 @@ fn noting(inner: Arc<dyn Batches>, seen: &Arc<Mutex<Seen>>) -> Arc<dyn Batches> 
     Arc::new(Watched { inner, training })
 }
 
-fn ran(this: &Run) -> Result<(), Error> {
-    let _lock = this.prepare()?;
-    let (num_ranks, this) = (this.config.grid()?.world_size(), this.clone());
-    let ended = ranks(num_ranks, move |world, device| {
-        Ok(run(&world, &device, &this, &Silent, &Stop::default()).map(drop))
-    });
-    ended.into_iter().collect()
-}
-
 fn losses(dir: &Path) -> Vec<(f64, Option<f64>)> {
     let records = metrics::read::<Record>(&dir.join("metrics.jsonl")).unwrap();
     records
         .iter()
         .map(|record| (record.loss, record.val_loss))
         .collect()
-}
-
-fn digest(dir: &Path) -> String {
-    let reader = train::checkpoint::Reader::open(dir).unwrap();
-    let scalars = train::trainer::scalars(&reader).unwrap();
-    let digest = train::checkpoint::digest(&reader, &scalars).unwrap();
-    format!("{} {}", reader.step(), digest.digest)
 }
 
 #[test]
@@ -172,7 +152,7 @@ fn a_run_resumed_within_an_epoch_has_the_bits_of_the_whole_run() {
             any_change: false,
         });
         ran(&this).unwrap();
-        assert_eq!(digest(resumed.path()), digest(whole.path()), "{grid}");
+        assert_eq!(digest_of(resumed.path()), digest_of(whole.path()), "{grid}");
         assert_eq!(
             losses(resumed.path())[..],
             losses(whole.path())[3..],

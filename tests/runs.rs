@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use testkit::{config_of_bytes, dataset, edit_gpt, ranks, run_of_bytes};
+use testkit::{config_of_bytes, dataset, digest_of, edit_gpt, ranks, run_of_bytes};
 use train::{
     Error, Observer, Stop, Summary,
     batches::{Batches, Rows},
@@ -216,12 +216,6 @@ fn a_run_resumed_from_a_checkpoint_written_behind_has_the_bits_of_the_whole_run(
         ("data=2", Sharding::Gradients),
         ("x=2,pipeline=2", Sharding::None),
     ] {
-        let digest_of = |dir: &Path| {
-            let reader = train::checkpoint::Reader::open(dir).unwrap();
-            let scalars = train::trainer::scalars(&reader).unwrap();
-            let digest = train::checkpoint::digest(&reader, &scalars).unwrap();
-            (reader.step(), digest.digest)
-        };
         let [whole, waiting, resumed] = [(); 3].map(|()| tempfile::tempdir().unwrap());
         let mut this = three_steps(grid, whole.path());
         this.config.training.steps = 6;

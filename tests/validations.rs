@@ -1,22 +1,19 @@
 //! What a run does beside its steps to tell how well it learns: sets of a validation, an end without improvement, and texts.
 
 use std::{fs, path::Path, sync::Arc};
-use testkit::{config_of_bytes, edit_gpt, new_run, ranks};
+use testkit::{config_of_bytes, digest_of, edit_gpt, new_run, ran, ranks};
 use train::{
-    Config, Error, Observer, Stop, Summary,
+    Config, Error, Summary,
     batches::Batches,
+    checkpoint::Digest,
     data::{ReadOptions, RunData, Settings, Source, Tokenizer},
     generate::{Generator, GeneratorOptions, Request, load, text},
     metrics::{self, Record},
-    run::{BestValidation, Resume, Run, SampleRecord, run},
+    run::{BestValidation, Resume, Run, SampleRecord},
 };
 
 const CONTEXT: usize = 16;
 const GRIDS: [&str; 5] = ["data=1", "x=2", "data=2", "pipeline=2", "y=2,z=2"];
-
-struct Silent;
-
-impl Observer for Silent {}
 
 fn config(grid: &str) -> Config {
     let mut config = config_of_bytes(grid.parse().unwrap());
@@ -54,14 +51,8 @@ fn read(source: &Source, validation: Option<&Source>, evaluations: &[(&str, Sour
     RunData::new(source, validation, &options, &settings()).unwrap()
 }
 
-fn ran(this: &Run) -> Result<Summary, Error> {
-    let _lock = this.prepare()?;
-    let (num_ranks, this) = (this.config.grid()?.world_size(), this.clone());
-    let ended = ranks(num_ranks, move |world, device| {
-        Ok(run(&world, &device, &this, &Silent, &Stop::default()))
-    });
-    let ended: Result<Vec<Summary>, Error> = ended.into_iter().collect();
-    let ended = ended?;
+fn summary_of(this: &Run) -> Result<Summary, Error> {
+    let ended = ran(this)?;
     // All but the traffic, which each rank counts for itself.
     assert!(ended.iter().all(|one| one.sample == ended[0].sample));
     Ok(ended[0].clone())
@@ -71,17 +62,10 @@ fn records(dir: &Path) -> Vec<Record> {
     metrics::read(&dir.join("metrics.jsonl")).unwrap()
 }
 
-fn digest(dir: &Path) -> String {
-    let reader = train::checkpoint::Reader::open(dir).unwrap();
-    let scalars = train::trainer::scalars(&reader).unwrap();
-    let digest = train::checkpoint::digest(&reader, &scalars).unwrap();
-    format!("{} {}", reader.step(), digest.digest)
-}
-
-fn trained(grid: &str, data: &Arc<dyn Batches>) -> (Vec<Record>, String) {
+fn trained(grid: &str, data: &Arc<dyn Batches>) -> (Vec<Record>, (u64, Digest)) {
     let dir = tempfile::tempdir().unwrap();
-    ran(&new_run(config(grid), data.clone(), dir.path())).unwrap();
-    (records(dir.path()), digest(dir.path()))
+    summary_of(&new_run(config(grid), data.clone(), dir.path())).unwrap();
+    (records(dir.path()), digest_of(dir.path()))
 }
 
 /// A watched set has the loss that it would have as the validation, and nothing of the run depends on it.
@@ -179,7 +163,7 @@ fn a_run_ends_when_validations_find_no_lower_loss() {
         let training = &mut this.config.training;
         training.steps = 20;
         (training.patience, training.min_delta) = (2, 100.0);
-        let summary = ran(&this).unwrap();
+        let summary = summary_of(&this).unwrap();
         let best = summary.out_of_patience.unwrap();
         let first = records(dir.path())[1].val_loss.unwrap();
         let needed = BestValidation {
@@ -193,7 +177,7 @@ fn a_run_ends_when_validations_find_no_lower_loss() {
             "{grid}"
         );
         assert!(summary.checkpoint.unwrap().ends_with("step-00000006"));
-        let whole = digest(dir.path());
+        let whole = digest_of(dir.path());
 
         let again = tempfile::tempdir().unwrap();
         let resume = |dir: &Path, step: u64, patience: u64| {
@@ -204,7 +188,7 @@ fn a_run_ends_when_validations_find_no_lower_loss() {
                 checkpoint: dir.join(format!("checkpoints/step-{step:08}")),
                 any_change: false,
             });
-            ran(&resumed).unwrap()
+            summary_of(&resumed).unwrap()
         };
         fs::create_dir(again.path().join("checkpoints")).unwrap();
         let part = Path::new("checkpoints/step-00000003");
@@ -223,7 +207,7 @@ fn a_run_ends_when_validations_find_no_lower_loss() {
             (Some(needed), 6),
             "{grid}"
         );
-        assert_eq!(digest(again.path()), whole, "{grid}");
+        assert_eq!(digest_of(again.path()), whole, "{grid}");
 
         // Ended is ended, unless there is more patience.
         assert_eq!(resume(dir.path(), 6, 2).steps, 6, "{grid}");
@@ -260,13 +244,13 @@ fn a_model_in_training_writes_what_its_checkpoint_writes() {
             this.config.parallel.schedule = "interleaved:2".parse().unwrap();
             this.config.training.micro_batches = 2;
         }
-        assert_eq!(ran(&this).unwrap().sample, None);
+        assert_eq!(summary_of(&this).unwrap().sample, None);
         this.dir = writing.path().to_owned();
         let training = &mut this.config.training;
         (training.sample_every, training.sample_tokens) = (2, 24);
         training.sample_prompt = "to be".into();
-        let summary = ran(&this).unwrap();
-        assert_eq!(digest(writing.path()), digest(plain.path()), "{grid}");
+        let summary = summary_of(&this).unwrap();
+        assert_eq!(digest_of(writing.path()), digest_of(plain.path()), "{grid}");
         let samples: Vec<SampleRecord> =
             metrics::read(&writing.path().join("samples.jsonl")).unwrap();
         let steps: Vec<u64> = samples.iter().map(|sample| sample.step).collect();

@@ -14,12 +14,12 @@ use std::{
     time::{Duration, Instant},
 };
 use tensor::Device;
-use testkit::{config, fixed_batch, ranks, try_ranks};
+use testkit::{config, digest_of, fixed_batch, ranks, try_ranks};
 use train::{
     Config, Error,
-    checkpoint::{Disk, Reader, Retention, digest, path_of_step},
+    checkpoint::{Disk, Retention, path_of_step},
     config::Precision,
-    trainer::{Attached, CheckpointWriter, Trainer, scalars},
+    trainer::{Attached, CheckpointWriter, Trainer},
 };
 
 const ALL: Retention = Retention {
@@ -76,12 +76,7 @@ impl Rank {
 
 /// The digest of a checkpoint, all of whose bytes have their sums.
 fn state(dir: &Path, step: u64) -> String {
-    let reader = Reader::open(path_of_step(dir, step)).unwrap();
-    reader.verify().unwrap();
-    digest(&reader, &scalars(&reader).unwrap())
-        .unwrap()
-        .digest
-        .to_string()
+    digest_of(&path_of_step(dir, step)).1.to_string()
 }
 
 /// The states after these steps, each saved while its step waits.

@@ -44,8 +44,8 @@ fn of(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     Some(columns).filter(|columns| *columns >= NARROWEST)
 }
 
-/// The text in lines of at most so many columns, where words allow it; what continues a line begins below the last cell of
-/// the line, or is indented. Without a number of columns, the text as it is.
+/// Breaks lines that are wider than `columns`, between words. The rest of a line is indented or, in a table, begins below the
+/// last cell. A word that is wider stays whole, and without `columns` so does the text.
 pub(crate) fn wrapped(text: &str, columns: Option<usize>) -> Cow<'_, str> {
     let Some(columns) = columns else {
         return text.into();
@@ -124,7 +124,8 @@ impl Wrapping<'_> {
     }
 }
 
-// Pieces between gaps that begin with so many spaces, each with the gap before it. A number and its unit are one piece.
+// Splits a text wherever it has the spaces `gap`. Yields each piece with all of the spaces before it; a number and its unit are
+// one piece.
 fn split<'a>(text: &'a str, gap: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let mut rest = text;
     std::iter::from_fn(move || {

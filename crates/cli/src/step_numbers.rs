@@ -36,7 +36,8 @@ impl SmoothedLoss {
 /// A number in words, and its importance: of the numbers that do not fit, the one with the highest goes first.
 type Part = (u8, String);
 
-/// The numbers of a step, in at most so many columns if there is a limit. The loss is always among them.
+/// The numbers of a step on one line. If `columns` are too few for all of them, the less important ones are left out, but never
+/// the loss.
 pub(crate) fn line(
     record: &Record,
     (loss, throughput): (&SmoothedLoss, &Throughput),

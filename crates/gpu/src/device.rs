@@ -189,12 +189,8 @@ unsafe impl Device for Gpu {
     }
 
     fn open_host(&self, threads: usize) -> Result<Arc<dyn Device>> {
-        let host = self.options.host.ok_or_else(|| {
-            let found = "a device that was opened without its host";
-            let needed = "a program with the vendor `cpu` among its own";
-            let operation = format!("{threads} threads of the host beside {}", self.id());
-            Error::invalid(operation, found, needed)
-        })?;
+        let without = || hal::without_host(self.id(), threads);
+        let host = self.options.host.ok_or_else(without)?;
         let options = OpenOptions {
             ordinal: self.options.ordinal,
             threads,

@@ -146,11 +146,7 @@ pub unsafe trait Device: Send + Sync + fmt::Debug {
     /// [`Error::Invalid`](crate::Error::Invalid) for a device that was opened without the
     /// [vendor of its host](crate::OpenOptions::host); those of opening one.
     fn open_host(&self, threads: usize) -> Result<Arc<dyn Device>> {
-        Err(crate::Error::invalid(
-            format!("{threads} threads of the host beside {}", self.id()),
-            "a device that was opened without its host",
-            "one that a program opens with the vendor `cpu` among its own",
-        ))
+        Err(without_host(self.id(), threads))
     }
 
     /// The bytes of a buffer, if they are memory of this process.
@@ -192,4 +188,13 @@ pub unsafe trait Device: Send + Sync + fmt::Debug {
     /// members; [`Error::Timeout`](crate::Error::Timeout) naming the ranks that did not arrive;
     /// [`Error::Aborted`](crate::Error::Aborted); [`Error::Vendor`](crate::Error::Vendor).
     fn join(&self, join: Join) -> Result<Box<dyn Communicator>>;
+}
+
+/// The error of a device that was opened without the [vendor of its host](crate::OpenOptions::host), and whose host is to work.
+pub fn without_host(device: DeviceId, threads: usize) -> crate::Error {
+    crate::Error::invalid(
+        format!("{threads} threads of the host beside {device}"),
+        "a device that was opened without its host",
+        "one that a program opens with the vendor `cpu` among its own",
+    )
 }

@@ -55,7 +55,7 @@ pub use blas::{Batch, Blas, Epilogue, Gemm, Matrix};
 pub use buffer::{RawBuffer, RawSlice};
 pub use collective::{Collective, Counts, ReduceOp};
 pub use communicator::{Communicator, GroupId, Join};
-pub use device::{Capabilities, Device, DeviceId, Memory, VendorId};
+pub use device::{Capabilities, Device, DeviceId, Memory, VendorId, without_host};
 pub use driver::{Driver, OpenOptions, Probe};
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};

@@ -198,7 +198,6 @@ impl Job {
         T: Serialize + DeserializeOwned + Send + 'static,
         E: From<Error> + Display + Send + 'static,
     {
-        hal::environment::settle();
         if self.launched()?.is_none() {
             return self.run_own(body);
         }
@@ -222,7 +221,6 @@ impl Job {
         T: Send + 'static,
         E: From<Error> + Display + Send + 'static,
     {
-        hal::environment::settle();
         let (ranks, launched) = (self.num_ranks().map_err(not_started)?, self.launched()?);
         let driver = self.driver().map_err(not_started)?;
         let (threads, settings) = (self.threads, self.opened_with());
@@ -275,8 +273,9 @@ impl Job {
         )?)
     }
 
-    // The processes of this job, if its ranks are processes.
+    // The processes of this job, if its ranks are processes. Every job asks before anything else, and before it has threads.
     fn launched<E>(&self) -> Result<Option<&'static dyn Processes>, Failure<E>> {
+        hal::environment::settle();
         let several = self.num_ranks().map_err(not_started)? > 1;
         let launched = bootstrap::detect().processes.is_some();
         match self.processes.filter(|_| launched) {

@@ -213,18 +213,21 @@ impl Allocator {
 
 // Removes a free block for a request from the list: one that may be used now, or another if work can wait for its uses.
 fn fitting(free: &mut Free, bytes: usize, can_wait: bool) -> Option<(RawBuffer, Vec<Event>)> {
-    let (_, blocks) = free
-        .range_mut(bytes..=bytes + bytes / WASTE)
-        .find(|(_, blocks)| !blocks.is_empty())?;
     // The block freed last is most likely still in the processor's caches, unless its events are still open.
     let ready = |(_, events): &(RawBuffer, Vec<Event>)| {
         events
             .iter()
             .all(|event| event.is_complete().unwrap_or(false))
     };
-    let ready = blocks.iter().rposition(ready);
-    let index = ready.or_else(|| can_wait.then_some(0))?;
-    Some(blocks.remove(index))
+    let sizes = free.range_mut(bytes..=bytes + bytes / WASTE);
+    let mut blocks = sizes
+        .map(|(_, blocks)| blocks)
+        .filter(|blocks| !blocks.is_empty());
+    blocks.find_map(|blocks| {
+        let ready = blocks.iter().rposition(ready);
+        let index = ready.or(can_wait.then_some(0))?;
+        Some(blocks.remove(index))
+    })
 }
 
 impl PoolState {

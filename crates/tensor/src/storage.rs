@@ -22,6 +22,8 @@ pub(crate) struct Storage {
     version: Cell<u64>,
     // Whether recorded work knows the block's address.
     is_pinned: Cell<bool>,
+    // Whether the host edits the elements at the moment: then nothing else may use them.
+    is_edited: Cell<bool>,
     kind: MemoryKind,
     owner: RefCell<Owner>,
     uses: RefCell<Vec<Use>>,
@@ -77,6 +79,7 @@ impl Storage {
             away: RefCell::default(),
             version: Cell::new(0),
             is_pinned: Cell::new(false),
+            is_edited: Cell::new(false),
             kind,
             owner: RefCell::new(Owner::Allocator),
             uses: RefCell::new(uses),
@@ -97,6 +100,7 @@ impl Storage {
             away: RefCell::default(),
             version: Cell::new(0),
             is_pinned: Cell::new(true),
+            is_edited: Cell::new(false),
             kind: MemoryKind::default(),
             owner: RefCell::new(owner),
             uses: RefCell::default(),
@@ -132,11 +136,12 @@ impl Storage {
         waits.fold(Ok(()), Result::and)
     }
 
-    /// Waits, on the host, until no stream uses the memory, for a write of the host's own.
+    /// Waits, on the host, until no stream uses the memory. Until [`end_edit`](Storage::end_edit) the host alone has it: any use is
+    /// an error.
     ///
     /// # Errors
     /// The failure of a stream that uses it; why the elements are not there, if they are away.
-    pub(crate) fn write_by_host(&self) -> Result<()> {
+    pub(crate) fn begin_edit(&self) -> Result<()> {
         self.order_after(&self.device.compute(), true)?;
         let mut uses = self.uses.borrow_mut();
         for earlier in uses.iter_mut() {
@@ -147,7 +152,13 @@ impl Storage {
         }
         uses.clear();
         self.version.set(self.version.get() + 1);
+        self.is_edited.set(true);
         Ok(())
+    }
+
+    /// Gives the memory back to the streams.
+    pub(crate) fn end_edit(&self) {
+        self.is_edited.set(false);
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -185,7 +196,7 @@ impl Storage {
 
     /// Whether the elements may leave.
     pub(crate) fn may_leave(&self) -> bool {
-        !self.is_pinned.get() && self.away.borrow().is_none()
+        !self.is_pinned.get() && !self.is_edited.get() && self.away.borrow().is_none()
     }
 
     /// A number that each write changes.
@@ -249,6 +260,10 @@ impl Storage {
     pub(crate) fn order_after(&self, stream: &Stream, write: bool) -> Result<()> {
         if let Some(keeper) = &*self.away.borrow() {
             return Err(keeper.failure());
+        }
+        if self.is_edited.get() {
+            let found = format!("{} bytes that the host edits", self.bytes);
+            return Err(Error::invalid("a tensor", found, "the end of the edit"));
         }
         match &*self.owner.borrow() {
             Owner::Gone => {

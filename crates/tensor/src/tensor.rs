@@ -228,18 +228,22 @@ impl Tensor {
 
     /// Runs `work` with the bytes of the elements, of whatever type, after all work that uses them has run: where they are, if
     /// the device's memory is [memory of this process](hal::Device::host_bytes), and otherwise on a copy that is written back. On a
-    /// device whose buffers hold no values, they are zeros.
+    /// device whose buffers hold no values, they are zeros. `work` cannot use tensors of the same memory: that is an error.
     ///
     /// # Errors
     /// The error of `work`; [`Error::Invalid`] within recorded work; the failure of a stream that uses the tensor.
     pub fn edit_bytes<R>(&self, work: impl FnOnce(&mut [u8]) -> Result<R>) -> Result<R> {
         self.device().not_recorded("edit_bytes")?;
         let buffer = self.raw().buffer();
-        self.storage.write_by_host()?;
-        // SAFETY: the tensor is live, and no stream uses its memory any more (waited for above).
+        self.storage.begin_edit()?;
+        // SAFETY: the tensor is live, no stream uses its memory any more (waited for above), and until the end of the edit the
+        // storage refuses every use and does not leave.
         if let Some(bytes) = unsafe { self.device().hal().host_bytes(buffer) } {
-            return work(bytes);
+            let result = work(bytes);
+            self.storage.end_edit();
+            return result;
         }
+        self.storage.end_edit();
         let mut bytes = vec![0; self.bytes()];
         if !self.device().capabilities().holds_values {
             return work(&mut bytes);

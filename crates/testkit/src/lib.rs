@@ -17,7 +17,7 @@ pub use configured::{device, edited};
 pub use delayed::{announced_steps, stored};
 pub use nodes::ranks_on;
 pub use rows::{assert_near, scaled, train_rows};
-pub use runs::{Watched, config_of_bytes, dataset, new_run, run_of_bytes};
+pub use runs::{Watched, config_of_bytes, dataset, digest_of, new_run, ran, run_of_bytes};
 pub use testing::{Difference, Outcome, difference};
 pub use training::{
     all_grids, config, edit_gpt, fixed_batch, fixed_tokens, gpt, grids, is_exhaustive, on, serial,

@@ -1,14 +1,16 @@
 //! Runs of a small GPT in a folder of a test.
 
-use crate::{config, edit_gpt};
+use crate::{config, edit_gpt, ranks};
 use grid::Degrees;
 use std::{ops::Range, path::Path, sync::Arc};
 use train::{
-    Config,
+    Config, Observer, Stop, Summary,
     batches::{Batches, Rows, ValidationSet},
+    checkpoint::{Digest, Reader, digest},
     config::Precision,
     data::{Dataset, Settings, Source, TokenizerChoice},
-    run::Run,
+    run::{Run, run},
+    trainer::scalars,
 };
 
 /// The bytes of a text that is repeated until it is long enough, in batches as a configuration asks for.
@@ -88,4 +90,31 @@ pub fn new_run(config: Config, data: Arc<dyn Batches>, dir: &Path) -> Run {
 pub fn run_of_bytes(config: Config, dir: &Path) -> Run {
     let data = dataset(&config, b"a quick brown fox ");
     new_run(config, data, dir)
+}
+
+/// Runs it on threads, and returns what each rank returns.
+///
+/// # Errors
+/// Of a rank.
+pub fn ran(this: &Run) -> train::Result<Vec<Summary>> {
+    struct Silent;
+    impl Observer for Silent {}
+
+    let _lock = this.prepare()?;
+    let (num_ranks, this) = (this.config.grid()?.world_size(), this.clone());
+    let ended = ranks(num_ranks, move |world, device| {
+        Ok(run(&world, &device, &this, &Silent, &Stop::default()))
+    });
+    ended.into_iter().collect()
+}
+
+/// The step of a checkpoint, and the digest of its state; of the newest for the folder of a run.
+///
+/// # Panics
+/// If it is damaged.
+pub fn digest_of(checkpoint: &Path) -> (u64, Digest) {
+    let reader = Reader::open(checkpoint).unwrap();
+    reader.verify().unwrap();
+    let digest = digest(&reader, &scalars(&reader).unwrap()).unwrap();
+    (reader.step(), digest.digest)
 }

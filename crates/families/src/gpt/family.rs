@@ -48,7 +48,7 @@ pub(super) struct Design {
     pub(super) mlp_hidden: fn(usize) -> usize,
 }
 
-/// How a model tells one place of a sequence from another.
+/// How a model knows where in the sequence a token stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PositionKind {
     /// A table of vectors, one for each place.

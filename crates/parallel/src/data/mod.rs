@@ -9,7 +9,8 @@
 //! updates those whose second moments are means of rows and columns, whose numbers `lines` holds. `transform` brings matrices together at their `owners`, for
 //! optimisers that need them whole. `addends` holds a step's gradients as nodes of reproducible sums, which `reduction` sums
 //! over ranks. `placement` says where the optimiser's state is; what is beyond the device is `placed` in
-//! pieces, over which `stream` walks to update them; what the host's processors update is `hosted`. A `flat` buffer of weights or gradients may be one of the `pages` that are on
+//! `pieces`, over which `stream` walks to update them; what the host's processors update in their own memory is `hosted`, and
+//! `host_update` has their buffers. A `flat` buffer of weights or gradients may be one of the `pages` that are on
 //! the device only while a layer uses them. `access` reads and writes single parameters, for initial values and checkpoints.
 
 mod access;
@@ -20,12 +21,14 @@ mod classes;
 mod coded;
 mod factored;
 mod flat;
+mod host_update;
 mod hosted;
 mod lines;
 mod norm;
 mod open;
 mod owners;
 mod pages;
+mod pieces;
 mod placed;
 mod placement;
 mod reduction;

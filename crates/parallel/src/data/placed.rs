@@ -1,6 +1,6 @@
 //! A bucket's state beyond the device: how it is cut into pieces, and how whole tensors of it are read and written.
 
-use super::placement::StateStore;
+use super::{pieces::PieceCut, placement::StateStore};
 use std::{ops::Range, rc::Rc};
 use tensor::{DType, Device, MemoryKind, Result, Tensor};
 
@@ -10,15 +10,11 @@ use tensor::{DType, Device, MemoryKind, Result, Tensor};
 pub(super) struct PlacedState {
     pub(super) store: Rc<StateStore>,
     first_piece: usize,
-    len: usize,
-    piece_len: usize,
+    cut: PieceCut,
     dtype: DType,
     pub(super) num_states: usize,
     pub(super) has_master: bool,
 }
-
-/// A tensor is cut into at least as many pieces, unless they would be shorter than its alignment.
-const LEAST_PIECES: usize = 8;
 
 impl PlacedState {
     /// Adds `num_states` tensors of `len` elements to the store, and the weights if they are to be there.
@@ -29,19 +25,16 @@ impl PlacedState {
         alignment: usize,
     ) -> PlacedState {
         let num_tensors = num_states + usize::from(has_master);
-        // The buffers of a small model's pieces must not be larger than its state.
-        let fitting = (store.piece_bytes / (num_tensors * dtype.bytes())).min(len / LEAST_PIECES);
-        let piece_len = (fitting / alignment * alignment).max(alignment);
+        let most = store.piece_bytes / (num_tensors * dtype.bytes());
         let placed = PlacedState {
             store: store.clone(),
             first_piece: 0,
-            len,
-            piece_len,
+            cut: PieceCut::new(len, most, alignment),
             dtype,
             num_states,
             has_master,
         };
-        let numbers = placed.ranges().map(|range| {
+        let numbers = placed.cut.ranges().map(|range| {
             if let Some(host) = &store.host {
                 host.expect(range.len());
             }
@@ -61,13 +54,7 @@ impl PlacedState {
 
     /// The number of each piece, and the elements that it holds of each tensor.
     pub(super) fn pieces(&self) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
-        (self.first_piece..).zip(self.ranges())
-    }
-
-    fn ranges(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (len, piece_len) = (self.len, self.piece_len);
-        let starts = (0..len).step_by(piece_len);
-        starts.map(move |start| start..(start + piece_len).min(len))
+        (self.first_piece..).zip(self.cut.ranges())
     }
 
     /// The index of the weights among the tensors.
@@ -80,7 +67,7 @@ impl PlacedState {
     /// # Errors
     /// Those of the store; [`Error::OutOfMemory`](tensor::Error::OutOfMemory).
     pub(super) fn tensor(&self, device: &Device, index: usize) -> Result<Tensor> {
-        let (dtype, len) = (self.dtype, self.len);
+        let (dtype, len) = (self.dtype, self.cut.len);
         let tensor =
             device.allocating(MemoryKind::Buffers, || Tensor::empty(device, dtype, &[len]))?;
         for (piece, range) in self.pieces() {

@@ -1,6 +1,6 @@
 //! Where each kind of state is, and the store that holds the optimiser's if it is not on the device.
 
-use super::{UpdatePlace, hosted::HostUpdate};
+use super::{UpdatePlace, host_update::HostUpdate};
 use crate::Context;
 use offload::{FileSystem, Place, Store};
 use std::{cell::RefCell, path::PathBuf, rc::Rc, sync::Arc};

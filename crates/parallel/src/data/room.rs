@@ -1,7 +1,7 @@
 //! What holds a rank's state beyond the device.
 
 use super::{
-    SetOptions, StatePlacement, UpdatePlace, hosted::HostUpdate, pages::Pages,
+    SetOptions, StatePlacement, UpdatePlace, host_update::HostUpdate, pages::Pages,
     placement::StateStore,
 };
 use crate::{Context, Mode};

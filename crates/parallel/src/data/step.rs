@@ -292,9 +292,7 @@ impl Gradients {
         self.set.update_pieces(false, factor, rule, update)?;
         Ok(self.set.end_update()?)
     }
-}
 
-impl Gradients {
     /// As [`update`](Gradients::update), by a factor that no norm decides, and then the [sum of squares](Gradients::sum_squares) of
     /// all gradients. Where the host updates the weights, it begins with the buckets that are reduced while the device runs the
     /// rest of backward, and the weights return after it. The norm beside the factor that `update` sees is NaN, and gradients that are

@@ -77,11 +77,13 @@ impl ParameterSet {
         rule: impl Fn(&Parameter) -> UpdateRule,
         mut update: impl FnMut(f64, &Tensor, &[Update]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Some(host) = &self.0.room.host else {
-            let factor = Tensor::from_slice(self.0.context.device(), &[2], &[factor, f64::NAN])?;
+        let host = self.0.room.host.as_ref();
+        let device = host.map_or(self.0.context.device(), |host| host.device());
+        // Beside the factor stands the norm, which nobody knows yet.
+        let factor = Tensor::from_slice(device, &[2], &[factor, f64::NAN])?;
+        if host.is_none() {
             return self.update_pieces(false, &factor, rule, update);
-        };
-        let factor = host.known(factor)?;
+        }
         let backward = self.0.context.device().compute().record()?;
         let mut update = |rate, pieces: &[Update]| update(rate, &factor, pieces);
         self.update_hosted(false, Some(&backward), &rule, &mut update)?;

@@ -350,23 +350,19 @@ impl<'a> Sheet<'a> {
     // Gradients of one piece arrive, and weights of another return, while the host's processors update a third. From files, the
     // state of a piece comes and goes beside that.
     fn host_update(&self, variant: &Candidate, elements: f64, state: f64) -> f64 {
-        let device = &self.request.machine.device;
+        let machine = &self.request.machine;
+        let device = &machine.device;
         let [gradient, value] = crossing_bytes(self.request);
-        let per_node = self
-            .request
-            .machine
-            .placement(self.request.devices)
-            .per_node;
-        let crowding = self.request.machine.crowding(per_node as f64);
+        let per_node = machine.placement(self.request.devices).per_node;
+        let crowding = machine.crowding(per_node as f64);
         let moved = 3.0 * gradient + value + 2.0 * state;
         let updated = crowding * elements * moved / device.host_update_bandwidth();
         let gradients = elements * gradient / device.host_bandwidth();
-        let of_files = match variant.places.optimiser {
-            PlaceKind::Files => elements * (gradient + state) / device.files_bandwidth(),
-            _ => 0.0,
-        };
         match variant.places.optimiser {
-            PlaceKind::Files => of_files + (updated + gradients) / 2.0,
+            PlaceKind::Files => {
+                let of_files = elements * (gradient + state) / device.files_bandwidth();
+                of_files + (updated + gradients) / 2.0
+            }
             _ => updated.max(gradients),
         }
     }

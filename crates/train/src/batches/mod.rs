@@ -10,6 +10,7 @@ mod value;
 
 pub use parallel::RowCut;
 pub use rows::{Rows, Values};
+pub(crate) use validation::locate;
 pub use validation::{Validation, ValidationSet};
 pub use value::RowValue;
 

@@ -14,6 +14,40 @@ pub struct ValidationSet {
     pub weight: f64,
 }
 
+impl ValidationSet {
+    /// Sets by name, number of batches and weight, whose batches follow one another from batch `first` on.
+    pub(crate) fn in_turn(
+        mut first: usize,
+        sets: impl IntoIterator<Item = (String, usize, f64)>,
+    ) -> Vec<ValidationSet> {
+        let set = |(name, count, weight)| {
+            let batches = first..first + count;
+            first = batches.end;
+            ValidationSet {
+                name,
+                batches,
+                weight,
+            }
+        };
+        sets.into_iter().map(set).collect()
+    }
+}
+
+/// The group of batch `index`, and its index there, where groups of so many batches follow one another. Batches beyond the number
+/// start again from the first.
+///
+/// # Panics
+/// If no group has a batch.
+pub(crate) fn locate(index: usize, counts: &[usize]) -> (usize, usize) {
+    let mut index = index % counts.iter().sum::<usize>();
+    let mut group = 0;
+    while index >= counts[group] {
+        index -= counts[group];
+        group += 1;
+    }
+    (group, index)
+}
+
 /// The losses of a validation; the same on every rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Validation {
@@ -64,6 +98,18 @@ mod tests {
         assert_eq!(validation.loss, Some(2.5));
         assert_eq!(validation.sets[1], ("b".to_owned(), 4.0));
         assert!(validation.sets[2].1.is_nan());
+    }
+
+    #[test]
+    fn batches_follow_one_another_and_start_again() {
+        let counts = [2, 0, 3];
+        let places: Vec<(usize, usize)> = (0..7).map(|index| locate(index, &counts)).collect();
+        let once = [(0, 0), (0, 1), (2, 0), (2, 1), (2, 2)];
+        assert_eq!(places, [&once[..], &once[..2]].concat());
+        let sets = counts.map(|count| (count.to_string(), count, 1.0));
+        let sets = ValidationSet::in_turn(4, sets);
+        let ranges: Vec<Range<usize>> = sets.into_iter().map(|set| set.batches).collect();
+        assert_eq!(ranges, [4..6, 6..6, 6..9]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{ops::Range, path::Path, sync::Arc};
 
 use super::{Content, Corpus, Error, LossOn, Result, Settings, Tokenizer, held, samples};
-use crate::batches::{Batches, Rows, ValidationSet};
+use crate::batches::{Batches, Rows, ValidationSet, locate};
 
 const SETTING: &str = "data.evaluations";
 
@@ -71,18 +71,15 @@ impl Batches for Evaluations {
     }
 
     fn validation(&self, index: usize, rows: Range<usize>) -> crate::Result<Rows> {
-        let own = self.batches.num_validation_batches();
-        let Some(mut index) = index.checked_sub(own) else {
+        let mut counts = vec![self.batches.num_validation_batches()];
+        counts.extend(self.sets.iter().map(|(_, held)| held.num_batches()));
+        if self.sets.is_empty() {
             return self.batches.validation(index, rows);
-        };
-        for (_, held) in &self.sets {
-            if index < held.num_batches() {
-                return held.rows(index, rows);
-            }
-            index -= held.num_batches();
         }
-        // As elsewhere, batches beyond the number start again from the first.
-        self.validation(index, rows)
+        match locate(index, &counts) {
+            (0, index) => self.batches.validation(index, rows),
+            (set, index) => self.sets[set - 1].1.rows(index, rows),
+        }
     }
 
     fn num_validation_batches(&self) -> usize {
@@ -92,16 +89,10 @@ impl Batches for Evaluations {
 
     fn validation_sets(&self) -> Vec<ValidationSet> {
         let mut sets = self.batches.validation_sets();
-        let mut first = self.batches.num_validation_batches();
-        for (name, held) in &self.sets {
-            let batches = first..first + held.num_batches();
-            first = batches.end;
-            sets.push(ValidationSet {
-                name: name.clone(),
-                batches,
-                weight: 0.0,
-            });
-        }
+        let watched = self.sets.iter();
+        let watched = watched.map(|(name, held)| (name.clone(), held.num_batches(), 0.0));
+        let first = self.batches.num_validation_batches();
+        sets.extend(ValidationSet::in_turn(first, watched));
         sets
     }
 

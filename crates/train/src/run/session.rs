@@ -105,8 +105,11 @@ impl<'a> Session<'a> {
     ) -> Result<Session<'a>> {
         let (world, first_step) = (trainer.context().world(), trainer.next_step());
         let training = &run.config.training;
-        let weighed = run.data.validation_sets();
-        if training.patience > 0 && !weighed.iter().any(|set| set.weight > 0.0) {
+        let has_loss = || {
+            let sets = run.data.validation_sets();
+            sets.iter().any(|set| set.weight > 0.0)
+        };
+        if training.patience > 0 && !has_loss() {
             let needed = "0: this data has nothing to validate on";
             return Err(Error::setting(
                 "training.patience",

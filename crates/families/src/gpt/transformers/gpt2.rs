@@ -1,10 +1,12 @@
 //! GPT-2, whose matrices are stored as in x out, and queries, keys and values in one.
 
-use super::{Places, activation, check_context, config, object, reference};
+use super::{
+    Places, activation, base, check_context, check_heads, config, dropout, object, reference,
+};
 use crate::{Activation, GptConfig, GptFamily};
 use serde_json::{Map, Value, json};
 use train::{
-    Error, ModelConfig, Result,
+    ModelConfig, Result,
     checkpoint::foreign::{PlainFolder, View},
     foreign::{Format, Place, Settings, Spare},
 };
@@ -36,15 +38,7 @@ impl Format for Gpt2Format {
         settings.only("scale_attn_weights", &[json!(true)])?;
         settings.only("scale_attn_by_inverse_layer_idx", &[json!(false)])?;
         settings.only("add_cross_attention", &[json!(false)])?;
-        let dropout = settings.number_or("resid_pdrop", 0.1)?;
-        for key in ["embd_pdrop", "attn_pdrop"] {
-            let other = settings.number_or(key, 0.1)?;
-            if other != dropout {
-                return Err(settings.refuse(format!(
-                    "found {key} = {other}, needs that of resid_pdrop = {dropout}"
-                )));
-            }
-        }
+        let dropout = dropout(settings, &["resid_pdrop", "embd_pdrop", "attn_pdrop"], 0.1)?;
         let config = GptConfig {
             family: GptFamily::Gpt2,
             layers: settings.size("n_layer")?,
@@ -65,17 +59,7 @@ impl Format for Gpt2Format {
 
     fn settings(&self, model: &ModelConfig) -> Result<Map<String, Value>> {
         let config = config(model);
-        let refuse = |key: &str, found: usize, needed: String| {
-            Err(Error::setting(format!("model.{key}"), found, needed))
-        };
-        if config.kv_heads() != config.heads {
-            let needed = format!("{}, as many as query heads", config.heads);
-            return refuse("kv_heads", config.kv_heads(), needed);
-        }
-        if config.query_width() != config.hidden {
-            let needed = format!("{}, the width by the heads", config.hidden / config.heads);
-            return refuse("head_size", config.head_size(), needed);
-        }
+        check_heads(config)?;
         let inner = (config.mlp_hidden != 0).then_some(config.mlp_hidden);
         let keys = json!({
             "architectures": ["GPT2LMHeadModel"],
@@ -122,12 +106,8 @@ impl Format for Gpt2Format {
         let (h, mlp, rows) = (config.hidden, config.mlp_hidden(), config.vocabulary);
         let positions = settings.size("n_positions")?;
         check_context(settings, "n_positions", config, positions)?;
-        // Files of the base model, such as the first ones of OpenAI, have no prefix.
-        let base = if contains("wte.weight") {
-            ""
-        } else {
-            "transformer."
-        };
+        // The first files, those of OpenAI, were ones of the base model.
+        let base = base(contains, "wte.weight", "transformer.");
         let mut places = Places::default();
         let padded = |name: String| View::of(name, &[rows, h]).padded(config.padded_vocabulary());
         places.add("embedding.token", padded(format!("{base}wte.weight")));
@@ -135,12 +115,7 @@ impl Format for Gpt2Format {
         places.add("embedding.position", table.part(0, 0, config.context));
         for block in 0..config.layers {
             let (ours, theirs) = (format!("blocks.{block}."), format!("{base}h.{block}."));
-            norm(
-                &mut places,
-                &format!("{ours}norm1"),
-                &format!("{theirs}ln_1"),
-                h,
-            );
+            places.add_layer_norm(&format!("{ours}norm1"), &format!("{theirs}ln_1"), h);
             for (index, which) in ["query", "key", "value"].into_iter().enumerate() {
                 let [weight, bias] =
                     ["weight", "bias"].map(|part| format!("{theirs}attn.c_attn.{part}"));
@@ -160,19 +135,14 @@ impl Format for Gpt2Format {
                 ("mlp.down", "mlp.c_proj", mlp, h),
             ];
             for (name, other, from, to) in linears {
-                let weight = View::of(format!("{theirs}{other}.weight"), &[from, to]);
-                places.add(format!("{ours}{name}.weight"), weight);
-                let bias = View::of(format!("{theirs}{other}.bias"), &[to]);
-                places.add(format!("{ours}{name}.bias"), bias);
+                let (ours, theirs) = (format!("{ours}{name}"), format!("{theirs}{other}"));
+                let weight = View::of(format!("{theirs}.weight"), &[from, to]);
+                places.add(format!("{ours}.weight"), weight);
+                places.add_bias(&ours, &theirs, to);
             }
-            norm(
-                &mut places,
-                &format!("{ours}norm2"),
-                &format!("{theirs}ln_2"),
-                h,
-            );
+            places.add_layer_norm(&format!("{ours}norm2"), &format!("{theirs}ln_2"), h);
         }
-        norm(&mut places, "final_norm", &format!("{base}ln_f"), h);
+        places.add_layer_norm("final_norm", &format!("{base}ln_f"), h);
         if !config.tied_head {
             places.add("head.weight", padded("lm_head.weight".into()));
         }
@@ -207,14 +177,5 @@ impl Format for Gpt2Format {
         tokens: &[u32],
     ) -> Result<Vec<Vec<f64>>> {
         reference::gpt2(settings, tensors, tokens)
-    }
-}
-
-fn norm(places: &mut Places, ours: &str, theirs: &str, features: usize) {
-    for (part, other) in [("gain", "weight"), ("bias", "bias")] {
-        places.add(
-            format!("{ours}.{part}"),
-            View::of(format!("{theirs}.{other}"), &[features]),
-        );
     }
 }

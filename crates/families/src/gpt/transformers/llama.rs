@@ -1,6 +1,8 @@
 //! Llama, Mistral, Qwen 2, Qwen 3 and Gemma, whose matrices are stored as out x in.
 
-use super::{Places, activation, check_context, config, kinds::Kind, object, reference, rope};
+use super::{
+    Places, activation, base, check_context, config, kinds::Kind, object, reference, rope,
+};
 use crate::GptConfig;
 use serde_json::{Map, Value, json};
 use train::{
@@ -120,11 +122,7 @@ impl Format for LlamaFormat {
         }
         let (h, mlp, rows) = (config.hidden, config.mlp_hidden(), config.vocabulary);
         let (q, kv) = (config.query_width(), config.key_width());
-        let base = if contains("embed_tokens.weight") {
-            ""
-        } else {
-            "model."
-        };
+        let base = base(contains, "embed_tokens.weight", "model.");
         let mut places = Places::default();
         let padded = |name: String| View::of(name, &[rows, h]).padded(config.padded_vocabulary());
         places.add(
@@ -133,8 +131,9 @@ impl Format for LlamaFormat {
         );
         for block in 0..config.layers {
             let (ours, theirs) = (format!("blocks.{block}."), format!("{base}layers.{block}."));
-            let gain = |name: &str| View::of(format!("{theirs}{name}.weight"), &[h]);
-            places.add(format!("{ours}norm1.gain"), gain("input_layernorm"));
+            let norms = ["input_layernorm", "post_attention_layernorm"];
+            let [norm1, norm2] = norms.map(|name| format!("{theirs}{name}"));
+            places.add_gain(&format!("{ours}norm1"), &norm1, h);
             let linears = [
                 ("attention.query", "self_attn.q_proj", h, q),
                 ("attention.key", "self_attn.k_proj", h, kv),
@@ -145,29 +144,24 @@ impl Format for LlamaFormat {
                 ("mlp.down", "mlp.down_proj", mlp, h),
             ];
             for (index, (name, other, from, to)) in linears.into_iter().enumerate() {
-                let weight = View::of(format!("{theirs}{other}.weight"), &[to, from]);
-                places.add(format!("{ours}{name}.weight"), weight.transposed());
+                let (ours, theirs) = (format!("{ours}{name}"), format!("{theirs}{other}"));
+                places.add_transposed(&ours, &theirs, [from, to]);
                 if config.qkv_bias && index < 3 {
-                    let bias = View::of(format!("{theirs}{other}.bias"), &[to]);
-                    places.add(format!("{ours}{name}.bias"), bias);
+                    places.add_bias(&ours, &theirs, to);
                 }
             }
             if config.qk_norm {
                 for (name, other) in [("query_norm", "q_norm"), ("key_norm", "k_norm")] {
-                    let other = format!("{theirs}self_attn.{other}.weight");
-                    let gain = View::of(other, &[config.head_size()]);
-                    places.add(format!("{ours}attention.{name}.gain"), gain);
+                    let (ours, theirs) = (
+                        format!("{ours}attention.{name}"),
+                        format!("{theirs}self_attn.{other}"),
+                    );
+                    places.add_gain(&ours, &theirs, config.head_size());
                 }
             }
-            places.add(
-                format!("{ours}norm2.gain"),
-                gain("post_attention_layernorm"),
-            );
+            places.add_gain(&format!("{ours}norm2"), &norm2, h);
         }
-        places.add(
-            "final_norm.gain",
-            View::of(format!("{base}norm.weight"), &[h]),
-        );
+        places.add_gain("final_norm", &format!("{base}norm"), h);
         if !config.tied_head {
             places.add("head.weight", padded("lm_head.weight".into()));
         }

@@ -20,7 +20,7 @@ pub(super) use neox::NeoxFormat;
 use super::GptConfig;
 use serde_json::{Map, Value};
 use train::{
-    ModelConfig, Result,
+    Error, ModelConfig, Result,
     checkpoint::foreign::View,
     foreign::{Place, Settings},
 };
@@ -61,6 +61,68 @@ impl Places {
             view,
         });
     }
+
+    /// The weight of a linear layer that is stored as out x in.
+    fn add_transposed(&mut self, ours: &str, theirs: &str, [from, to]: [usize; 2]) {
+        let weight = View::of(format!("{theirs}.weight"), &[to, from]);
+        self.add(format!("{ours}.weight"), weight.transposed());
+    }
+
+    /// The bias of a linear layer or a layer normalisation.
+    fn add_bias(&mut self, ours: &str, theirs: &str, features: usize) {
+        let bias = View::of(format!("{theirs}.bias"), &[features]);
+        self.add(format!("{ours}.bias"), bias);
+    }
+
+    /// The gain of a normalisation.
+    fn add_gain(&mut self, ours: &str, theirs: &str, features: usize) {
+        let gain = View::of(format!("{theirs}.weight"), &[features]);
+        self.add(format!("{ours}.gain"), gain);
+    }
+
+    /// Gain and bias of a layer normalisation.
+    fn add_layer_norm(&mut self, ours: &str, theirs: &str, features: usize) {
+        self.add_gain(ours, theirs, features);
+        self.add_bias(ours, theirs, features);
+    }
+}
+
+/// What the names of tensors begin with: nothing in the files of a base model, which have `tensor` under that name itself.
+fn base<'a>(contains: &dyn Fn(&str) -> bool, tensor: &str, prefix: &'a str) -> &'a str {
+    match contains(tensor) {
+        true => "",
+        false => prefix,
+    }
+}
+
+/// The one probability of dropout, which these settings give for several places.
+fn dropout(settings: &Settings, keys: &[&str], default: f64) -> Result<f64> {
+    let dropout = settings.number_or(keys[0], default)?;
+    for key in &keys[1..] {
+        let other = settings.number_or(key, default)?;
+        if other != dropout {
+            return Err(settings.refuse(format!(
+                "found {key} = {other}, needs that of {} = {dropout}",
+                keys[0]
+            )));
+        }
+    }
+    Ok(dropout)
+}
+
+/// Refuses keys and values of groups, and heads that together are wider or narrower than the model.
+fn check_heads(config: &GptConfig) -> Result<()> {
+    let refuse =
+        |key: &str, found, needed| Err(Error::setting(format!("model.{key}"), found, needed));
+    if config.kv_heads() != config.heads {
+        let needed = format!("{}, as many as query heads", config.heads);
+        return refuse("kv_heads", config.kv_heads(), needed);
+    }
+    if config.query_width() != config.hidden {
+        let needed = format!("{}, the width by the heads", config.hidden / config.heads);
+        return refuse("head_size", config.head_size(), needed);
+    }
+    Ok(())
 }
 
 /// The settings in a JSON object.

@@ -1,10 +1,10 @@
 //! GPT-NeoX, such as Pythia: queries, keys and values in one matrix of out x in, head by head.
 
-use super::{Places, activation, config, object, reference, rope};
+use super::{Places, activation, base, check_heads, config, dropout, object, reference, rope};
 use crate::{Activation, GptConfig, GptFamily};
 use serde_json::{Map, Value, json};
 use train::{
-    Error, ModelConfig, Result,
+    ModelConfig, Result,
     checkpoint::foreign::{PlainFolder, View},
     foreign::{Format, Place, Settings, Spare},
 };
@@ -28,13 +28,7 @@ impl Format for NeoxFormat {
     fn model(&self, settings: &Settings) -> Result<ModelConfig> {
         settings.skip(&UNREAD);
         settings.only("attention_bias", &[json!(true)])?;
-        let dropout = settings.number_or("hidden_dropout", 0.0)?;
-        let other = settings.number_or("attention_dropout", 0.0)?;
-        if other != dropout {
-            return Err(settings.refuse(format!(
-                "found attention_dropout = {other}, needs that of hidden_dropout = {dropout}"
-            )));
-        }
+        let dropout = dropout(settings, &["hidden_dropout", "attention_dropout"], 0.0)?;
         let (hidden, heads) = (
             settings.size("hidden_size")?,
             settings.size("num_attention_heads")?,
@@ -75,17 +69,7 @@ impl Format for NeoxFormat {
 
     fn settings(&self, model: &ModelConfig) -> Result<Map<String, Value>> {
         let config = config(model);
-        let refuse = |key: &str, found: usize, needed: String| {
-            Err(Error::setting(format!("model.{key}"), found, needed))
-        };
-        if config.kv_heads() != config.heads {
-            let needed = format!("{}, as many as query heads", config.heads);
-            return refuse("kv_heads", config.kv_heads(), needed);
-        }
-        if config.query_width() != config.hidden {
-            let needed = format!("{}, the width by the heads", config.hidden / config.heads);
-            return refuse("head_size", config.head_size(), needed);
-        }
+        check_heads(config)?;
         let keys = json!({
             "architectures": ["GPTNeoXForCausalLM"],
             "model_type": "gpt_neox",
@@ -134,18 +118,13 @@ impl Format for NeoxFormat {
     ) -> Result<Vec<Place>> {
         let config = config(model);
         let (h, mlp, rows) = (config.hidden, config.mlp_hidden(), config.vocabulary);
-        let base = if contains("embed_in.weight") {
-            ""
-        } else {
-            "gpt_neox."
-        };
+        let base = base(contains, "embed_in.weight", "gpt_neox.");
         let mut places = Places::default();
         let padded = |name: String| View::of(name, &[rows, h]).padded(config.padded_vocabulary());
         places.add("embedding.token", padded(format!("{base}embed_in.weight")));
         for block in 0..config.layers {
             let (ours, theirs) = (format!("blocks.{block}."), format!("{base}layers.{block}."));
-            norm(
-                &mut places,
+            places.add_layer_norm(
                 &format!("{ours}norm1"),
                 &format!("{theirs}input_layernorm"),
                 h,
@@ -168,24 +147,17 @@ impl Format for NeoxFormat {
                 ("mlp.down", "mlp.dense_4h_to_h", mlp, h),
             ];
             for (name, other, from, to) in linears {
-                let weight = View::of(format!("{theirs}{other}.weight"), &[to, from]);
-                places.add(format!("{ours}{name}.weight"), weight.transposed());
-                let bias = View::of(format!("{theirs}{other}.bias"), &[to]);
-                places.add(format!("{ours}{name}.bias"), bias);
+                let (ours, theirs) = (format!("{ours}{name}"), format!("{theirs}{other}"));
+                places.add_transposed(&ours, &theirs, [from, to]);
+                places.add_bias(&ours, &theirs, to);
             }
-            norm(
-                &mut places,
+            places.add_layer_norm(
                 &format!("{ours}norm2"),
                 &format!("{theirs}post_attention_layernorm"),
                 h,
             );
         }
-        norm(
-            &mut places,
-            "final_norm",
-            &format!("{base}final_layer_norm"),
-            h,
-        );
+        places.add_layer_norm("final_norm", &format!("{base}final_layer_norm"), h);
         if !config.tied_head {
             places.add("head.weight", padded("embed_out.weight".into()));
         }
@@ -220,14 +192,5 @@ impl Format for NeoxFormat {
         tokens: &[u32],
     ) -> Result<Vec<Vec<f64>>> {
         reference::neox(settings, tensors, tokens)
-    }
-}
-
-fn norm(places: &mut Places, ours: &str, theirs: &str, features: usize) {
-    for (part, other) in [("gain", "weight"), ("bias", "bias")] {
-        places.add(
-            format!("{ours}.{part}"),
-            View::of(format!("{theirs}.{other}"), &[features]),
-        );
     }
 }

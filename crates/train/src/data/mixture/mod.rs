@@ -11,7 +11,7 @@ use super::evaluations::short_names;
 use super::held::Held;
 use super::order::check_range;
 use super::{Batch, Corpus, Order, OrderMode, Result, Settings, random};
-use crate::batches::{Batches, Rows, ValidationSet};
+use crate::batches::{Batches, Rows, ValidationSet, locate};
 use quotas::Quotas;
 
 /// Separates the orders of the sources from each other and from those of a single one.
@@ -165,14 +165,9 @@ impl Mixture {
     /// # Errors
     /// As [`batch`](Mixture::batch).
     pub fn validation_batch(&self, batch_index: usize, range: Range<usize>) -> Result<Batch> {
-        let mut index = batch_index % self.num_validation_batches();
-        for held in &self.validation {
-            if index < held.num_batches() {
-                return held.batch(index, range);
-            }
-            index -= held.num_batches();
-        }
-        unreachable!("the batches of all sources are counted")
+        let counts: Vec<usize> = self.validation.iter().map(Held::num_batches).collect();
+        let (source, index) = locate(batch_index, &counts);
+        self.validation[source].batch(index, range)
     }
 }
 
@@ -201,17 +196,8 @@ impl Batches for Mixture {
             _ => self.quotas.shares(),
         };
         let sets = self.validation.iter().zip(short_names(&names)).zip(shares);
-        let mut first = 0;
-        sets.map(|((held, name), weight)| {
-            let batches = first..first + held.num_batches();
-            first = batches.end;
-            ValidationSet {
-                name,
-                batches,
-                weight: *weight,
-            }
-        })
-        .collect()
+        let sets = sets.map(|((held, name), weight)| (name, held.num_batches(), *weight));
+        ValidationSet::in_turn(0, sets)
     }
 
     // Shares decide which row is whose, so they belong to the data.
