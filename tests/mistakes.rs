@@ -41,6 +41,10 @@ const CONFIGURATIONS: &[(&str, &str)] = &[
         "line 2: training.steps: found 1.5, needs a whole number of at least 0",
     ),
     (
+        "[model]\nlayers = 1.5",
+        "line 2: model.layers: found 1.5, needs a whole number of at least 0",
+    ),
+    (
         "[training]\nsteps = -4",
         "line 2: training.steps: found -4, needs a whole number of at least 0",
     ),
@@ -161,6 +165,14 @@ const CONFIGURATIONS: &[(&str, &str)] = &[
     (
         "[device]\ncollectives = \"stage\"",
         "line 2: device.collectives: found `stage`, needs library or staged",
+    ),
+    (
+        "[device]\nepilogues = \"none\"",
+        "line 2: device.epilogues: found `none`, needs fused or separate",
+    ),
+    (
+        "[device]\nmatmul_choice = \"m.txt\"",
+        "line 2: device: found `matmul_choice`, which does not exist here; did you mean `matmul_choices`?",
     ),
     (
         "[placement]\nactivations = \"disk\"",
