@@ -13,7 +13,7 @@ struct RopeParams {
     u64 first_position;
     u64 heads;
     u64 head_size;
-    u64 turned;       // elements of a head that turn; the others stay
+    u64 turned;       // elements of a head that turn; the others are not written
     double exponent;  // -2 log2(base) / turned: the frequency of pair e is 2^(exponent * e)
     double sign;      // -1 turns the other way
     double factor;    // divides low frequencies; 1 leaves all
@@ -71,13 +71,6 @@ FASCICLE_DEVICE void rope(const RopeParams& p) {
             }
             store_as<N>(static_cast<T*>(p.out) + at, a, left);
             store_as<N>(static_cast<T*>(p.out) + at + half, b, left);
-        }
-    });
-    each_pack_of_rows<N>(p.rows, p.head_size - p.turned, [&](u64 row, u64 e, u64 left) {
-        for (u64 head = 0; head < p.heads; head++) {
-            u64 at = (row * p.heads + head) * p.head_size + p.turned + e;
-            auto x = load_as<A, N>(static_cast<const T*>(p.x) + at, left);
-            store_as<N>(static_cast<T*>(p.out) + at, x, left);
         }
     });
 }

@@ -2,11 +2,14 @@
 
 use super::name::Name;
 use super::{
-    DeviceTraits, Launch,
+    DeviceTraits, Launch, columns,
     layouts::{Layout, params},
     shape::{pack, rows},
 };
-use hal::{Result, kernel::Rope};
+use hal::{
+    RawSlice, Result,
+    kernel::{Copy2d, Rope},
+};
 
 params! {
     struct RopeParams {
@@ -52,5 +55,29 @@ pub(super) fn rope(args: &Rope, traits: &DeviceTraits) -> Result<Vec<Launch>> {
         per_turn: stretch.map_or(0.0, |stretch| stretch.per_turn()),
     };
     let (grid, block) = rows(args.rows, half, pack(args.x.dtype));
-    Ok(vec![Launch::new(name, grid, block, &params)])
+    let mut launches = vec![Launch::new(name, grid, block, &params)];
+    launches.extend(rest(args, traits)?);
+    Ok(launches)
+}
+
+/// Copies what does not turn of each head. In the turning kernel itself this would cost all models registers.
+fn rest(args: &Rope, traits: &DeviceTraits) -> Result<Vec<Launch>> {
+    let columns = args.head_size - args.turned;
+    if columns == 0 || args.x.addr == args.out.addr {
+        return Ok(Vec::new());
+    }
+    let of = |slice: RawSlice| RawSlice {
+        addr: slice.addr + (args.turned * slice.dtype.bytes()) as u64,
+        len: slice.len - args.turned,
+        ..slice
+    };
+    let copy = Copy2d {
+        src: of(args.x),
+        src_leading: args.head_size,
+        dst: of(args.out),
+        dst_leading: args.head_size,
+        rows: args.rows * args.heads,
+        columns,
+    };
+    columns::copy_2d(&copy, traits)
 }
