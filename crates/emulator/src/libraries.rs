@@ -58,6 +58,7 @@ const CORE: &[Group] = &[
         "core/hardware.cpp",
         "core/live.cpp",
         "core/memory.cpp",
+        "core/image.cpp",
         "core/module.cpp",
         "core/order.cpp",
         "core/settings.cpp",

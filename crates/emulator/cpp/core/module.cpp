@@ -4,8 +4,11 @@
 #include <sys/stat.h>
 
 #include <cstring>
+#include <fstream>
+#include <iterator>
 
 #include "graph.h"
+#include "image.h"
 #include "memory.h"
 #include "settings.h"
 
@@ -76,6 +79,7 @@ static const Kernels& kernels() {
 Status load_module(const void* image, void** module) {
     if (!image || !module) return Status::InvalidValue;
     TRY(check_uncaptured());
+    TRY(check_image(image, settings().architecture));
     auto made = std::make_shared<Module>();
     TRY(current(made->context));
     *module = modules().insert<void*>(made);
@@ -86,7 +90,9 @@ Status load_module_file(const char* path, void** module) {
     struct stat status;
     if (!path || stat(path, &status) != 0) return misuse(Status::NotFound, "no file %s", path ? path : "(null)");
     if (status.st_size == 0) return misuse(Status::InvalidImage, "%s is empty", path);
-    return load_module(path, module);
+    std::ifstream file(path, std::ios::binary);
+    const std::string image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    return load_module(image.c_str(), module);
 }
 
 Status unload_module(void* module) {

@@ -39,8 +39,13 @@ static void read_delay(Settings& settings) {
 
 #ifdef EMULATOR_HIP
 constexpr const char* queues_variable = "GPU_MAX_HW_QUEUES";
+static std::string architecture(const Settings&) {
+    const char* name = variable("FASCICLE_EMULATOR_GFX");
+    return name ? name : "gfx90a:sramecc+:xnack-";
+}
 #else
 constexpr const char* queues_variable = "CUDA_DEVICE_MAX_CONNECTIONS";
+static std::string architecture(const Settings& settings) { return std::to_string(settings.compute_capability); }
 #endif
 
 static Settings read() {
@@ -49,10 +54,11 @@ static Settings read() {
     settings.memory_bytes = quantity("FASCICLE_EMULATOR_MEMORY", 16ull << 30);
     settings.multiprocessors = static_cast<int>(quantity("FASCICLE_EMULATOR_MULTIPROCESSORS", 8));
     settings.compute_capability = static_cast<int>(quantity("FASCICLE_EMULATOR_CAPABILITY", 90));
+    settings.architecture = architecture(settings);
     settings.poison = quantity("FASCICLE_EMULATOR_POISON", 1) != 0;
     settings.quarantine_bytes = quantity("FASCICLE_EMULATOR_QUARANTINE", 64ull << 20);
     settings.races = quantity("FASCICLE_EMULATOR_RACES", 1) != 0;
-    settings.queues = quantity(queues_variable, quantity("FASCICLE_EMULATOR_QUEUES", 0));
+    settings.queues = quantity("FASCICLE_EMULATOR_QUEUES", quantity(queues_variable, 0));
     settings.resident = quantity("FASCICLE_EMULATOR_RESIDENT", 0);
     read_delay(settings);
     return settings;

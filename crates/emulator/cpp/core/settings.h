@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace emulator {
 
@@ -11,6 +12,7 @@ struct Settings {
     std::size_t memory_bytes;      // FASCICLE_EMULATOR_MEMORY, bytes of each device (k, m, g may follow), default 16g
     int multiprocessors;           // FASCICLE_EMULATOR_MULTIPROCESSORS, default 8: few, because blocks run one by one
     int compute_capability;        // FASCICLE_EMULATOR_CAPABILITY, default 90 (for 9.0)
+    std::string architecture;      // of the kernels that a device runs: 90 in CUDA; in HIP FASCICLE_EMULATOR_GFX
     bool delay;                    // FASCICLE_EMULATOR_DELAY is set
     std::uint64_t delay_seed;      // its value: SEED or SEED:MICROSECONDS
     std::uint64_t delay_us;        // the longest sleep, default 1000

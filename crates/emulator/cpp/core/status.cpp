@@ -11,6 +11,7 @@ static const StatusText texts[] = {
     {Status::InvalidDevice, "CUDA_ERROR_INVALID_DEVICE", "hipErrorInvalidDevice", "invalid device ordinal"},
     {Status::InvalidImage, "CUDA_ERROR_INVALID_IMAGE", "hipErrorInvalidImage", "device code is invalid"},
     {Status::InvalidContext, "CUDA_ERROR_INVALID_CONTEXT", "hipErrorInvalidContext", "invalid device context"},
+    {Status::NoBinary, "CUDA_ERROR_NO_BINARY_FOR_GPU", "hipErrorNoBinaryForGpu", "no binary for this device"},
     {Status::PeerAccessUnsupported, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "hipErrorPeerAccessUnsupported",
      "peer access is not supported between these devices"},
     {Status::InvalidHandle, "CUDA_ERROR_INVALID_HANDLE", "hipErrorInvalidHandle", "invalid resource handle"},

@@ -12,6 +12,7 @@ enum class Status : int {
     InvalidDevice = 101,
     InvalidImage = 200,
     InvalidContext = 201,
+    NoBinary = 209,
     PeerAccessUnsupported = 217,
     InvalidHandle = 400,
     NotFound = 500,

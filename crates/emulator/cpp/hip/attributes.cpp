@@ -64,11 +64,6 @@ struct Layout {
 constexpr Layout layout_5 = {792, 256, 264, 272, 276, 280, 328, 332, 336, 396};
 [[maybe_unused]] constexpr Layout layout_6 = {1472, 288, 296, 304, 308, 320, 360, 364, 388, 1160};
 
-const char* architecture() {
-    const char* name = variable("FASCICLE_EMULATOR_GFX");
-    return name ? name : "gfx90a:sramecc+:xnack-";
-}
-
 template <class Value>
 void put(char* structure, std::size_t offset, Value value) {
     std::memcpy(structure + offset, &value, sizeof value);
@@ -87,7 +82,7 @@ Status fill_properties(char* structure, int device, const Layout& layout) {
     put(structure, layout.major, 9);
     put(structure, layout.minor, 0);
     put(structure, layout.multiprocessors, settings().multiprocessors);
-    std::snprintf(structure + layout.architecture, 256, "%s", architecture());
+    std::snprintf(structure + layout.architecture, 256, "%s", settings().architecture.c_str());
     return Status::Success;
 }
 
