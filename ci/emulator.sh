@@ -51,7 +51,14 @@ check 'the same bits on every grid' "${bits[@]}"
 # One test at a time: tests that share a device's queues wait for each other.
 CUDA_DEVICE_MAX_CONNECTIONS=8 GPU_MAX_HW_QUEUES=4 FASCICLE_EMULATOR_RESIDENT=8 \
   check "as many queues as devices have" parity::cuda::gpt2 parity::rocm::gpt2 --test-threads=1
+# The fewest queues with which pipelines run; ROCm's variable counts for ROCm alone.
+CUDA_DEVICE_MAX_CONNECTIONS=2 GPU_MAX_HW_QUEUES=2 \
+  check 'every schedule with two queues' parity::cuda::every_schedule parity::rocm::every_schedule --test-threads=1
 if $full; then
+  for queues in 3 5; do
+    CUDA_DEVICE_MAX_CONNECTIONS=$queues GPU_MAX_HW_QUEUES=$queues \
+      check "every schedule with $queues queues" every_schedule --test-threads=1
+  done
   check 'contract, CUDA 13, HIP 6.4' contract
   FASCICLE_EMULATOR_HIP=7.1 check 'contract, HIP 7.1' contract::rocm
   FASCICLE_EMULATOR_DELAY=4 check 'both vendors, late streams' together

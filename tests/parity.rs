@@ -187,6 +187,18 @@ fn on_every_schedule(mut config: Config) {
     }
 }
 
+// With more than four stages and more micro-batches than stages, a message of one way of the V can wait for one of the other.
+#[test]
+fn a_v_of_six_stages() {
+    let mut config = config(Precision::F64);
+    edit_gpt(&mut config, |model| model.layers = 6);
+    (config.training.batch, config.training.micro_batches) = (12, 12);
+    let expected = serial(&config);
+    let mut config = on(&config, "pipeline=6".parse().unwrap());
+    config.parallel.schedule = "zb-v".parse().unwrap();
+    check(&config, &expected, F64);
+}
+
 // Gradients of weights that were put off are added in the order in which 1F1B adds them.
 #[test]
 fn a_split_backward_gives_the_bits_of_1f1b() {

@@ -80,5 +80,7 @@ fn load() -> Result<Tables, String> {
         )?,
         found: libraries.found(),
         visible_devices: table::CUDA_DEVICES,
+        // CUDA C++ Programming Guide, environment variables.
+        queues: (table::CUDA_QUEUES, 8),
     })
 }

@@ -167,6 +167,10 @@ unsafe impl Device for Gpu {
         self.budget.leave(buffer.bytes);
     }
 
+    fn num_queues(&self) -> Option<usize> {
+        Some(self.context.tables.num_queues())
+    }
+
     fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {
         self.context.check()?;
         let queued = kind == StreamKind::Communication

@@ -117,6 +117,12 @@ pub unsafe trait Device: Send + Sync + fmt::Debug {
     /// `buffer` came from this device's `allocate`, is returned once, and no queued work uses it.
     unsafe fn deallocate(&self, buffer: RawBuffer);
 
+    /// How many streams of [communication](StreamKind::Communication) the device runs apart from each other; `None` for any number.
+    /// Beyond that, work of one may wait for unrelated work of another.
+    fn num_queues(&self) -> Option<usize> {
+        None
+    }
+
     /// Makes a queue of work.
     ///
     /// # Errors

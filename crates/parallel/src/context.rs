@@ -6,6 +6,7 @@ use crate::{
     group::{Group, Purpose},
     lane::Lane,
     mapping::mapping,
+    pipeline::schedule::{Placement, Sharing},
     report::{Redistribution, Report},
 };
 use bootstrap::World;
@@ -194,12 +195,34 @@ impl Context {
 
     /// The stream for this lane, made on first use.
     pub(crate) fn stream(&self, lane: Lane) -> Result<Stream> {
+        let lane = match lane.is_of_collectives() && !self.separates_collectives() {
+            true => Lane::Collectives,
+            false => lane,
+        };
         let slot = &self.0.streams[lane as usize];
         if let Some(stream) = slot.get() {
             return Ok(stream.clone());
         }
         let stream = self.0.device.create_stream(lane.kind(), lane.name())?;
         Ok(slot.get_or_init(|| stream).clone())
+    }
+
+    /// How many of the device's queues collectives take, so that those of one kind wait for those of another only where a device has too
+    /// few of them.
+    pub(crate) fn queues_of_collectives(&self, queues: usize) -> usize {
+        let messages = match self.degree(Axis::Pipeline) {
+            1 => 0,
+            _ => Sharing::Links.num_streams(Placement::V, 0),
+        };
+        match queues >= Lane::COLLECTIVES + messages {
+            true => Lane::COLLECTIVES,
+            false => 1,
+        }
+    }
+
+    fn separates_collectives(&self) -> bool {
+        let queues = self.device().num_queues();
+        queues.is_none_or(|queues| self.queues_of_collectives(queues) == Lane::COLLECTIVES)
     }
 
     /// The streams to a place beyond the device and back, which all that is there shares.

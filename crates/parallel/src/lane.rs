@@ -2,8 +2,8 @@
 
 use tensor::StreamKind;
 
-/// The traffic of a stream. Each kind has its own stream, so that work of one never queues behind
-/// another's. Messages that skip stages have streams of their channels.
+/// The traffic of a stream. Where the device has queues for it, each kind has its own stream, so that work of one never waits behind
+/// another's. Messages that skip parts have streams of their channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// All-reduces of dX (OAR).
@@ -16,6 +16,8 @@ pub(crate) enum Lane {
     Reduce,
     /// Keys and values, and their gradients, from rank to rank of Context.
     Keys,
+    /// All of the kinds above.
+    Collectives,
     /// Activations to the next stage.
     SendActivations,
     /// Activations from the previous stage.
@@ -24,6 +26,18 @@ pub(crate) enum Lane {
     SendGradients,
     /// Gradients from the next stage.
     RecvGradients,
+    /// Activations to the previous stage, on the way back of a V.
+    SendActivationsBack,
+    /// Activations from the next stage, on the way back.
+    RecvActivationsBack,
+    /// Gradients to the next stage, of the way back.
+    SendGradientsBack,
+    /// Gradients from the previous stage, of the way back.
+    RecvGradientsBack,
+    /// Everything to other stages.
+    Sends,
+    /// Everything from other stages.
+    Receives,
     /// State of every kind to memory of the host: it has one link for each direction.
     ToHost,
     /// State from memory of the host.
@@ -36,6 +50,14 @@ pub(crate) enum Lane {
 
 impl Lane {
     pub(crate) const COUNT: usize = Lane::FromFiles as usize + 1;
+
+    /// The kinds of collectives.
+    pub(crate) const COLLECTIVES: usize = Lane::Collectives as usize;
+
+    /// Whether what passes are collectives of this stage. All of its ranks queue these in one order.
+    pub(crate) const fn is_of_collectives(self) -> bool {
+        (self as usize) < Lane::COLLECTIVES
+    }
 
     /// What passes.
     pub(crate) const fn kind(self) -> StreamKind {
@@ -54,10 +76,17 @@ impl Lane {
             Lane::Scatter => "scatter gradients",
             Lane::Reduce => "reduce gradients",
             Lane::Keys => "pass keys",
+            Lane::Collectives => "collectives",
             Lane::SendActivations => "send activations",
             Lane::RecvActivations => "receive activations",
             Lane::SendGradients => "send gradients",
             Lane::RecvGradients => "receive gradients",
+            Lane::SendActivationsBack => "send activations back",
+            Lane::RecvActivationsBack => "receive activations back",
+            Lane::SendGradientsBack => "send gradients back",
+            Lane::RecvGradientsBack => "receive gradients back",
+            Lane::Sends => "send",
+            Lane::Receives => "receive",
             Lane::ToHost => "to the host",
             Lane::FromHost => "from the host",
             Lane::ToFiles => "to files",

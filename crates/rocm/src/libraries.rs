@@ -61,6 +61,8 @@ fn load() -> Result<Tables, String> {
         )?,
         found: libraries.found(),
         visible_devices: table::ROCM_DEVICES,
+        // HIP documentation, environment variables.
+        queues: (table::HIP_QUEUES, 4),
     })
 }
 

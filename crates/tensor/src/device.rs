@@ -123,6 +123,11 @@ impl Device {
             .expect("a device has its compute stream from `new` on")
     }
 
+    /// How many streams of [communication](StreamKind::Communication) the device runs apart from each other; `None` for any number.
+    pub fn num_queues(&self) -> Option<usize> {
+        self.0.hal.num_queues()
+    }
+
     /// Makes another stream; `name` appears in traces.
     ///
     /// # Errors

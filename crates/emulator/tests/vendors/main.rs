@@ -21,7 +21,10 @@ mod together;
 mod tuning;
 
 use fascicle_emulator as emulator;
-use hal::{Device, Result, SumOrder};
+use hal::{
+    Device, Result, SumOrder,
+    environment::table::{CUDA_QUEUES, HIP_QUEUES},
+};
 use std::sync::{Arc, OnceLock};
 
 /// A vendor with one of its kinds of collectives.
@@ -158,6 +161,16 @@ fn use_emulator(folder: &std::path::Path) {
                 format!("FASCICLE_{vendor}_OBJECT"),
                 folder.join("libcuda.so.1"),
             );
+        }
+    }
+    // Tests share devices, as jobs do not: each rank gets queues of its own, unless there are to be few.
+    for (variable, value) in [CUDA_QUEUES, HIP_QUEUES].map(|variable| (variable.name, "16")) {
+        if std::env::var_os(variable).is_none() {
+            // SAFETY: as above.
+            unsafe {
+                std::env::set_var(variable, value);
+                std::env::set_var("FASCICLE_EMULATOR_QUEUES", "0");
+            }
         }
     }
     let devices = first_step::DEVICE + 1;

@@ -66,4 +66,15 @@ pub struct Tables {
     pub found: Vec<(String, PathBuf)>,
     /// The environment variable by which the vendor's library hides devices.
     pub visible_devices: Variable,
+    /// The environment variable with the number of hardware queues, and the vendor's own number.
+    pub queues: (Variable, usize),
+}
+
+impl Tables {
+    /// Hardware queues of a device.
+    pub fn num_queues(&self) -> usize {
+        let (variable, own) = self.queues;
+        let stated = variable.read().and_then(|text| text.trim().parse().ok());
+        stated.filter(|number| *number > 0).unwrap_or(own)
+    }
 }

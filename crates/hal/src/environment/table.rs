@@ -90,7 +90,7 @@ pub const CUDA_QUEUES: Variable = Variable {
     reader: "the CUDA driver",
     values: "1 to 32",
     default: "32",
-    meaning: "queues of a device: a rank has up to 9 streams for work and messages, and 4 for each wire that skips stages; streams that share a queue wait for each other; with 1, interleaved schedules hang",
+    meaning: "queues of a device; without the variable it has 8. A rank has 9 streams for collectives and messages, 13 with `zb-v`, and 2 more for each link that skips stages. With fewer queues than that, kinds of traffic share streams; with too few for a schedule, the run is refused",
 };
 
 /// When the driver loads kernels.
@@ -108,7 +108,7 @@ pub const HIP_QUEUES: Variable = Variable {
     reader: "HIP",
     values: "a number",
     default: "16",
-    meaning: "queues of a device: a rank has up to 9 streams for work and messages, and 4 for each wire that skips stages; with HIP's own 4, a pipeline of 4 stages hangs on the emulator",
+    meaning: "the same for AMD, where a device has 4 without the variable",
 };
 
 /// Names the vendor if `--vendor` does not.

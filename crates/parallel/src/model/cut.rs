@@ -40,6 +40,13 @@ pub struct Link {
     pub wires: Vec<usize>,
 }
 
+impl Link {
+    /// Whether it passes over parts.
+    pub(crate) fn skips(&self) -> bool {
+        self.to != self.from + 1
+    }
+}
+
 impl Cut {
     /// Cuts a model into parts of these numbers of segments, or without them so that the largest cost of a part is minimal.
     ///

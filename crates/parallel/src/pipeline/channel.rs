@@ -2,26 +2,23 @@
 //! use it.
 //!
 //! Consecutive parts on neighbouring stages share the communicator of their stages, because the checker of
-//! schedules has compared both ends. A link that skips stages has its own communicator and its own streams, on which
-//! only micro-batches count, and arrive in order. If such links shared a stream, a message could wait for one to another
-//! stage that is queued before it, and the other stage for one from here: no order of theirs is the same on all stages.
+//! schedules has compared both ends. A link that skips parts has its own communicator, on which only micro-batches count, and
+//! arrive in order. Which messages share a stream depends on the queues of the device ([`Sharing`]).
 
+use super::{
+    schedule::Sharing,
+    streams::{Direction, Streams},
+};
 use crate::{
     Context, DTensor, Group, MicroBatch, Purpose,
     counters::Subject,
-    lane::Lane,
     layers::spread::{Share, Spread},
     model::{Cut, Link},
 };
 use grid::Axis;
 use hal::Exchange;
-use std::{
-    cell::{OnceCell, RefCell},
-    collections::HashMap,
-    rc::Rc,
-    sync::Arc,
-};
-use tensor::{DType, Error, Event, Result, Stream, Tensor};
+use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
+use tensor::{DType, Error, Event, Result, Tensor};
 
 /// This rank's end of a link.
 pub(super) struct Channel {
@@ -29,44 +26,8 @@ pub(super) struct Channel {
     // Present if the model is trained.
     backward: Option<Rc<Group>>,
     exchange: Arc<dyn Exchange>,
-    // Those of a link that skips stages.
-    own: Option<OwnStreams>,
+    streams: Streams,
     learnt: RefCell<HashMap<Signature, Vec<WireSpec>>>,
-}
-
-/// The streams of a link, each made on first use, by [`Direction`].
-#[derive(Default)]
-struct OwnStreams([OnceCell<Stream>; 4]);
-
-/// What passes a link at this rank.
-#[derive(Clone, Copy)]
-enum Direction {
-    SendActivations,
-    RecvActivations,
-    SendGradients,
-    RecvGradients,
-}
-
-impl Direction {
-    /// The stream of all links between neighbours.
-    const fn lane(self) -> Lane {
-        match self {
-            Direction::SendActivations => Lane::SendActivations,
-            Direction::RecvActivations => Lane::RecvActivations,
-            Direction::SendGradients => Lane::SendGradients,
-            Direction::RecvGradients => Lane::RecvGradients,
-        }
-    }
-
-    /// Name in traces of that of a link that skips stages.
-    const fn name(self) -> &'static str {
-        match self {
-            Direction::SendActivations => "send skips",
-            Direction::RecvActivations => "receive skips",
-            Direction::SendGradients => "send skip gradients",
-            Direction::RecvGradients => "receive skip gradients",
-        }
-    }
 }
 
 /// Everything besides the number of rows that determines the shapes of wires: the shapes of the batch's
@@ -111,13 +72,18 @@ impl Channel {
     pub(super) fn open_all(
         context: &Context,
         cut: &Cut,
-        trains: bool,
+        (trains, sharing): (bool, Sharing),
     ) -> Result<Vec<Option<Channel>>> {
-        let open = |link: &Link| Channel::open(context, cut, link, trains);
+        let open = |link: &Link| Channel::open(context, cut, link, (trains, sharing));
         cut.links().iter().map(open).collect()
     }
 
-    fn open(context: &Context, cut: &Cut, link: &Link, trains: bool) -> Result<Option<Channel>> {
+    fn open(
+        context: &Context,
+        cut: &Cut,
+        link: &Link,
+        (trains, sharing): (bool, Sharing),
+    ) -> Result<Option<Channel>> {
         let stages = [cut.stage(link.from), cut.stage(link.to)];
         let own = context.index(Axis::Pipeline);
         if stages[0] == stages[1] || !stages.contains(&own) {
@@ -125,7 +91,7 @@ impl Channel {
         }
         let line = context.members(&[Axis::Pipeline]);
         let members = stages.map(|stage| line[stage]);
-        let skips = link.to != link.from + 1;
+        let skips = link.skips();
         let label = match skips {
             false => format!("axis pipeline, stages {} to {}", stages[0], stages[1]),
             true => format!("axis pipeline, parts {} to {}", link.from, link.to),
@@ -143,7 +109,7 @@ impl Channel {
                 &format!("wires of parts {} to {}", link.from, link.to),
                 &members,
             )?,
-            own: skips.then(OwnStreams::default),
+            streams: Streams::of(link, cut.stages(), sharing),
             learnt: RefCell::default(),
         }))
     }
@@ -181,7 +147,7 @@ impl Channel {
                 self.learnt.borrow_mut().insert(signature.clone(), specs);
             }
         }
-        let stream = self.stream(context, Direction::SendActivations)?;
+        let stream = self.streams.get(context, Direction::SendActivations)?;
         wires.iter().try_for_each(|(_, wire)| {
             self.forward
                 .send(context, Subject::Pipeline, &stream, wire.held(), 1)
@@ -197,7 +163,7 @@ impl Channel {
         rows: usize,
     ) -> Result<(Vec<(Tensor, WireSpec)>, Event)> {
         let specs = self.specs(signature)?;
-        let stream = self.stream(context, Direction::RecvActivations)?;
+        let stream = self.streams.get(context, Direction::RecvActivations)?;
         let receive = |spec: WireSpec| {
             let tensor = spec.buffer(context, rows)?;
             self.forward
@@ -214,7 +180,7 @@ impl Channel {
         context: &Context,
         gradients: &[Option<Tensor>],
     ) -> Result<()> {
-        let stream = self.stream(context, Direction::SendGradients)?;
+        let stream = self.streams.get(context, Direction::SendGradients)?;
         let backward = self.backward()?;
         gradients.iter().flatten().try_for_each(|gradient| {
             backward.send(context, Subject::Pipeline, &stream, gradient, 0)
@@ -228,7 +194,7 @@ impl Channel {
         signature: &Signature,
         rows: usize,
     ) -> Result<(Vec<Option<Tensor>>, Event)> {
-        let stream = self.stream(context, Direction::RecvGradients)?;
+        let stream = self.streams.get(context, Direction::RecvGradients)?;
         let backward = self.backward()?;
         let receive = |spec: WireSpec| {
             if !spec.wants_gradient {
@@ -261,21 +227,6 @@ impl Channel {
             )
         };
         self.backward.as_ref().ok_or_else(refuse)
-    }
-
-    fn stream(&self, context: &Context, direction: Direction) -> Result<Stream> {
-        let Some(OwnStreams(own)) = &self.own else {
-            return context.stream(direction.lane());
-        };
-        let slot = &own[direction as usize];
-        if let Some(stream) = slot.get() {
-            return Ok(stream.clone());
-        }
-        let lane = direction.lane();
-        let stream = context
-            .device()
-            .create_stream(lane.kind(), direction.name())?;
-        Ok(slot.get_or_init(|| stream).clone())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     driven,
     plan::SchedulePlan,
-    schedule::{Action, Overlapped, StepAction},
+    schedule::{Action, Overlapped, StepAction, receives_until},
     stage::Stage,
 };
 use crate::data::Gradients;
@@ -43,8 +43,8 @@ pub(super) fn run<'a, E: From<Error>>(
     update(stage.last_gradients()?)
 }
 
-// Receives are queued one pass ahead of their use, so that messages overlap with compute. The first receive of
-// a link waits for its turn, because the host must learn from the sender what will arrive.
+// Receives are queued one pass ahead of their use. The first receive of a link waits for its turn, because the host must learn from
+// the sender what will arrive.
 //
 // An update waits until the messages of its last backward are queued, but not longer than to the next pass.
 fn listed<'a, E: From<Error>>(
@@ -60,11 +60,7 @@ fn listed<'a, E: From<Error>>(
         {
             update(gradients)?;
         }
-        let until = if is_pass(step) {
-            next_pass(actions, index)
-        } else {
-            index + 1
-        };
+        let until = receives_until(actions, index, is_pass);
         while received < until {
             let StepAction { action, is_next } = actions[received];
             let of_action = of(stage, next.as_deref_mut(), is_next);
@@ -104,16 +100,7 @@ fn receive_ahead(next: &mut Stage<'_>, overlapped: &Overlapped, index: usize) ->
 }
 
 fn is_pass(step: &StepAction) -> bool {
-    matches!(
-        step.action,
-        Action::Forward { .. } | Action::Backward { .. }
-    )
-}
-
-// Index of the pass after the one at `index`; receives before it may be queued now.
-fn next_pass(actions: &[StepAction], index: usize) -> usize {
-    let after = actions.iter().skip(index + 1).position(is_pass);
-    after.map_or(actions.len(), |offset| index + 1 + offset)
+    step.action.is_pass()
 }
 
 fn can_be_ahead(stage: &Stage<'_>, action: &Action) -> bool {

@@ -7,7 +7,9 @@ use super::{
     plan::SchedulePlan,
     round::Rounds,
     saver::Saver,
+    schedule::evaluation_order,
     stage::{BatchRun, Stage},
+    streams,
     versions::{Version, Versions},
 };
 use crate::{
@@ -78,7 +80,8 @@ impl Pipeline {
         }
         let (own, tied) = held(context, &cut, &declared);
         let parameters = ParameterSet::allocate(context, own, &tied, set)?;
-        let channels = Channel::open_all(context, &cut, options.set.trains)?;
+        let sharing = streams::sharing(context, &schedule, &cut)?;
+        let channels = Channel::open_all(context, &cut, (options.set.trains, sharing))?;
         let kinds: Vec<&str> = (0..cut.num_segments())
             .map(|segment| model.kind(segment))
             .collect();
@@ -268,7 +271,7 @@ impl Pipeline {
     /// Runs the micro-batches forward through all stages. On the last stage, returns in order the result of
     /// `finish` for the wires of each: its loss by [`Model::objective`], or the outputs themselves.
     ///
-    /// Each part processes all micro-batches before the stage's next part begins. Collective.
+    /// Groups of as many micro-batches as there are stages go through all parts, one after the other. Collective.
     ///
     /// # Errors
     /// [`Error::Invalid`] when a rank holds no row of a micro-batch, and when rows exceed the batch; those of layers,
@@ -342,10 +345,9 @@ impl Pipeline {
             let rounds = Rounds::evaluation(program, passes);
             let mut stage = Stage::new(self, batch, rounds, None);
             let mut outputs = Vec::new();
-            for chunk in 0..self.cut().stages().chunks {
-                for micro_batch in 0..batch.micro_batches.len() {
-                    outputs.extend(stage.evaluate(micro_batch, chunk, &mut finish)?);
-                }
+            let micro_batches = 0..batch.micro_batches.len();
+            for (chunk, micro_batch) in evaluation_order(self.cut().stages(), micro_batches) {
+                outputs.extend(stage.evaluate(micro_batch, chunk, &mut finish)?);
             }
             Ok(outputs)
         })

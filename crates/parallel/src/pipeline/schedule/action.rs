@@ -122,6 +122,11 @@ impl Action {
         }
     }
 
+    /// Whether it runs a part forward or backward.
+    pub(crate) fn is_pass(self) -> bool {
+        self.role() == Role::Run
+    }
+
     pub(super) fn role(self) -> Role {
         match self {
             Action::Forward { .. } | Action::Backward { .. } => Role::Run,

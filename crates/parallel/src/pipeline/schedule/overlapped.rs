@@ -8,7 +8,7 @@ use super::{
 use hal::error::Counted;
 
 /// Steps that the list shows: one that begins with nothing ahead, one like all in between, and one that leaves nothing ahead.
-pub(super) const STEPS: usize = 3;
+pub(crate) const STEPS: usize = 3;
 
 /// A schedule whose stages begin a step before the one before it has ended.
 ///
@@ -108,6 +108,42 @@ impl Overlapped {
             StepAction { action, is_next }
         };
         list.iter().map(local).collect()
+    }
+
+    /// What a stage does in the three steps, with what it receives at the end of the first two: all that its neighbours have sent. Micro-batches are
+    /// counted through.
+    pub(crate) fn lists(&self, stage: usize) -> Vec<Vec<Action>> {
+        let [first, second] = self.ends[stage];
+        let list = &self.steps.stages[stage];
+        let received = |begin: usize| {
+            let [forwards, backwards] = self.ahead(stage);
+            let counted = |micro_batch| begin + micro_batch;
+            let from = stage.checked_sub(1);
+            let to = Some(stage + 1).filter(|next| *next < self.steps.num_stages);
+            let activations = from.map(|from| {
+                (forwards..self.ahead(from)[0]).map(move |micro_batch| Action::RecvActivation {
+                    micro_batch: counted(micro_batch),
+                    chunk: 0,
+                    from,
+                })
+            });
+            let gradients = to.map(|from| {
+                (backwards..self.ahead(from)[1]).map(move |micro_batch| Action::RecvGradient {
+                    micro_batch: counted(micro_batch),
+                    chunk: 0,
+                    from,
+                })
+            });
+            let all = activations.into_iter().flatten();
+            all.chain(gradients.into_iter().flatten()).collect()
+        };
+        vec![
+            list[..first].to_vec(),
+            received(self.num_micro_batches),
+            list[first..second].to_vec(),
+            received(2 * self.num_micro_batches),
+            list[second..].to_vec(),
+        ]
     }
 
     /// Micro-batches of the next batch that a stage has run forward and backward when a step ends.

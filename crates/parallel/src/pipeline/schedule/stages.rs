@@ -63,6 +63,14 @@ impl Stages {
         at.chunk * self.number + self.along(at.chunk, at.stage)
     }
 
+    /// Whether messages between this part and the next one go from the last stage to the first, as every second chunk of a V.
+    ///
+    /// # Panics
+    /// If there are no stages.
+    pub fn is_way_back(self, part: usize) -> bool {
+        self.placement == Placement::V && self.location(part).chunk % 2 == 1
+    }
+
     // The stage at a place on the way of a chunk, and the place of a stage.
     fn along(self, chunk: usize, place: usize) -> usize {
         match self.placement {

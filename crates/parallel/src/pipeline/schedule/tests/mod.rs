@@ -6,6 +6,7 @@ mod mutations;
 mod overlapped;
 mod partition;
 mod promises;
+mod sharing;
 
 use super::ScheduleKind;
 use proptest::prelude::*;
