@@ -10,8 +10,8 @@
 //! models), [`request`] (the question), [`candidate`] (one way to run the model), [`enumerate`] (all
 //! candidates), [`estimate`] (a lower bound on the cost of each, in closed form), `shortlist` (the candidates
 //! worth simulating), [`simulate`](mod@simulate) (the simulated cost of each), [`search`](mod@search) (the best
-//! of them), `reach` (why there are none), [`report`] (the plan for people and programs), [`picture`] (the
-//! trace of a step, and its comparison with a measured one).
+//! of them), `reach` (why there are none), [`report`] (the plan for people and programs), [`kernels`] (the work
+//! of a step by kernel), [`picture`] (the trace of a step, and its comparison with a measured one).
 //!
 //! The best grid for a model of a known name:
 //!
@@ -33,6 +33,7 @@ pub mod candidate;
 pub mod enumerate;
 pub mod error;
 pub mod estimate;
+pub mod kernels;
 pub mod memory;
 pub mod model;
 pub mod picture;

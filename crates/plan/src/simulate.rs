@@ -2,7 +2,7 @@
 //! numbers.
 
 use crate::{Candidate, Error, Request, Result};
-use ::sim::{Breakdown, cost::Costs};
+use ::sim::{Breakdown, Work, cost::Costs};
 use bootstrap::{
     FailureKind,
     local::{self, Options, StandIns},
@@ -62,6 +62,8 @@ pub struct Stage {
     pub rank: usize,
     /// Its work on its streams, if requested; times count from the opening of the device.
     pub spans: Vec<Span>,
+    /// The same with flop, and the bytes that it reads and writes.
+    pub work: Vec<Work>,
     begin_s: f64,
     end_s: f64,
 }
@@ -293,6 +295,7 @@ impl Job {
         context.reset_counters();
         if self.traced {
             trace::start(&device);
+            recorder.keep_log(true);
         }
         let begin_s = recorder.now_s()?;
         recorder.begin()?;
@@ -305,6 +308,7 @@ impl Job {
         let counters = context.counters();
         let breakdown = recorder.finish()?;
         let spans = trace::finish(&device)?;
+        let work = recorder.take_log();
         let (rank, memory) = (context.world().rank(), device.memory_use());
         Ok(Stage {
             breakdown,
@@ -314,6 +318,7 @@ impl Job {
             counters,
             rank,
             spans,
+            work,
             begin_s,
             end_s,
         })

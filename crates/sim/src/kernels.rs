@@ -22,7 +22,7 @@ unsafe impl Kernels for SimKernels {
         let lane = SimStream::index(stream, &self.shared)?;
         let mut state = self.shared.lock();
         let memory = state.memory_of(self.side);
-        let bytes = check(memory, kernel.name(), |visit| kernel.operands(visit))?;
+        check(memory, kernel.name(), |visit| kernel.operands(visit))?;
         let scratch = self.shared.costs.scratch_bytes(kernel);
         state.memory.borrow_briefly(scratch)?;
         let (name, category) = (kernel.name(), Category::of(kernel));
@@ -30,7 +30,7 @@ unsafe impl Kernels for SimKernels {
             name,
             category,
             group: None,
-            bytes,
+            bytes: self.shared.costs.moved_bytes(kernel) as usize,
             flop: flop(kernel),
         };
         let cost = match self.side {

@@ -13,7 +13,7 @@ use parallel::{
     pipeline::ScheduleKind,
 };
 use plan::{
-    Preset, Request, StatePlaceKinds,
+    Preset, Request, StatePlaceKinds, kernels,
     picture::{self, Totals},
     report, search, simulate,
 };
@@ -148,6 +148,9 @@ pub(crate) struct Plan {
     /// Time limit of the simulations, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "12", value_parser = seconds)]
     budget: Duration,
+    /// Also print the work of the best candidate's step by kernel: calls, bytes, flop, and time beside the least that the device allows
+    #[arg(long)]
+    kernels: bool,
     /// Write the simulated step of the best candidate as a Perfetto trace
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -169,32 +172,46 @@ impl Plan {
         let measured = self.compare.as_deref().map(picture::measured);
         let measured = measured.transpose().map_err(as_failure)?;
         let plan = search(&request).map_err(as_failure)?;
-        self.picture(&request, &plan, measured)?;
+        let traced = self.traced(&request, &plan, measured.is_some())?;
+        if let Some(traced) = &traced {
+            self.picture(traced, measured)?;
+        }
+        let counted = traced.as_ref().filter(|_| self.kernels);
         match self.json {
-            true => output::json(&report::json(&plan)),
-            false => output::result(&report::text(&plan)),
+            true => {
+                let mut report = report::json(&plan);
+                if let Some(counted) = counted {
+                    report["kernels"] = serde_json::json!(kernels::kernels(&request, counted));
+                }
+                output::json(&report)
+            }
+            false => {
+                let work = counted.map(|counted| kernels::text(&request, counted));
+                output::result(&(report::text(&plan) + &work.unwrap_or_default()))
+            }
         }
     }
 
-    // Simulates the best candidate again, and records every piece of its work.
-    fn picture(&self, request: &Request, plan: &plan::Plan, measured: Option<Totals>) -> Outcome {
-        let Some(best) = plan
-            .best
-            .first()
-            .filter(|_| self.trace.is_some() || measured.is_some())
-        else {
-            return Ok(());
-        };
-        let traced = simulate(request, &best.candidate, true).map_err(as_failure)?;
+    // The step of the best candidate, simulated again with every piece of its work, if something is to be told of it.
+    fn traced(
+        &self,
+        request: &Request,
+        plan: &plan::Plan,
+        is_compared: bool,
+    ) -> Result<Option<plan::Outcome>, Failure> {
+        let is_told = self.kernels || self.trace.is_some() || is_compared;
+        let best = plan.best.first().filter(|_| is_told);
+        let simulated = best.map(|best| simulate(request, &best.candidate, true));
+        simulated.transpose().map_err(as_failure)
+    }
+
+    fn picture(&self, traced: &plan::Outcome, measured: Option<Totals>) -> Outcome {
         if let Some(path) = &self.trace {
-            picture::write_trace(&traced, path).map_err(as_failure)?;
+            picture::write_trace(traced, path).map_err(as_failure)?;
             output::note(&format!("trace of the simulated step: {}", path.display()));
         }
         if let Some(measured) = measured {
-            output::note(&picture::comparison(
-                &measured,
-                &picture::simulated(&traced),
-            ));
+            output::note(&picture::comparison(&measured, &picture::simulated(traced)));
         }
         Ok(())
     }

@@ -128,6 +128,15 @@ impl Costs {
                 .seconds(&shape, &self.machine.device, self.tuned)
     }
 
+    /// Bytes that a kernel reads and writes.
+    pub fn moved_bytes(&self, kernel: &Kernel) -> f64 {
+        match kernels::work(kernel) {
+            Work::Bytes(bytes) | Work::Custom { bytes, .. } | Work::Attention { bytes, .. } => {
+                bytes
+            }
+        }
+    }
+
     /// Seconds of a kernel on the device.
     pub fn kernel(&self, kernel: &Kernel) -> f64 {
         let device = &self.machine.device;
@@ -155,11 +164,7 @@ impl Costs {
 
     /// Seconds of a kernel on this rank's share of the host's processors, where only its bytes count.
     pub fn host_kernel(&self, kernel: &Kernel) -> f64 {
-        match kernels::work(kernel) {
-            Work::Bytes(bytes) | Work::Custom { bytes, .. } | Work::Attention { bytes, .. } => {
-                self.host_pace() * bytes / self.machine.device.host_update_bandwidth()
-            }
-        }
+        self.host_pace() * self.moved_bytes(kernel) / self.machine.device.host_update_bandwidth()
     }
 
     /// Seconds of a copy within the host's memory.
