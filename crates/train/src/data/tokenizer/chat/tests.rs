@@ -37,7 +37,7 @@ fn what_an_assistant_writes_counts() {
         .unwrap()
         .renderer()
         .unwrap()
-        .pieces(&chat)
+        .pieces(&chat, 0)
         .unwrap();
     let counted: Vec<&str> = pieces
         .iter()
@@ -66,7 +66,7 @@ fn a_template_that_rewrites_earlier_messages_tells_no_answers() {
         .unwrap()
         .renderer()
         .unwrap()
-        .pieces(&chat)
+        .pieces(&chat, 0)
         .unwrap_err()
         .to_string();
     assert!(
