@@ -6,7 +6,7 @@ use std::{fs, path::Path, sync::Arc};
 use testkit::{config_of_bytes, digest_of, edit_gpt, new_run, ran};
 use train::{
     Config,
-    config::ObjectiveKind,
+    config::{EvaluationEntry, ObjectiveKind},
     data::{Content, Pair, PairOptions, Preferences, Sample, Settings, Tokenizer},
     metrics::{self, Record},
     optimiser::RateSchedule,
@@ -173,6 +173,16 @@ fn what_does_not_go_together_is_named() {
         (
             refusal(&|config| config.data.loss_on = train::data::LossOn::All),
             format!("data.loss_on: found all {with}, needs answers"),
+        ),
+        (
+            refusal(&|config| {
+                let entry = EvaluationEntry {
+                    name: "other".into(),
+                    path: "other.jsonl".into(),
+                };
+                config.data.evaluations = vec![entry];
+            }),
+            format!("data.evaluations: found 1 set {with}, needs none"),
         ),
         (
             refusal(&|config| config.training.dpo_beta = 0.0),

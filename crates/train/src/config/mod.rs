@@ -42,7 +42,7 @@ use crate::{
 };
 use bootstrap::World;
 use grid::{Axis, Demands, Grid, machine::Machine};
-use hal::{DeviceSettings, files};
+use hal::{DeviceSettings, error::Counted, files};
 use parallel::{
     Context, Settings,
     data::UpdatePlace,
@@ -451,12 +451,12 @@ impl Config {
             return refuse("data.loss_on", "all".into(), "answers");
         }
         if !data.mixture.is_empty() {
-            let found = format!("{} sources", data.mixture.len());
+            let found = Counted(data.mixture.len(), "source").to_string();
             return refuse("data.mixture", found, "one file of pairs, data.path");
         }
         match data.evaluations.len() {
             0 => Ok(()),
-            sets => refuse("data.evaluations", format!("{sets} sets"), "none"),
+            sets => refuse("data.evaluations", Counted(sets, "set").to_string(), "none"),
         }
     }
 

@@ -223,6 +223,6 @@ pub(in crate::data) fn samples_of(
     Err(Error::Setting {
         setting,
         found: format!("{}, {found}", content.name()),
-        needed: "a file of samples, .jsonl, as for training",
+        needed: "a file of samples, .jsonl",
     })
 }
