@@ -11,7 +11,8 @@ use std::{
 use train::{
     Config,
     batches::Batches,
-    data::{MixtureShare, Packed, ReadOptions, RunData, Settings, Source, Tokenizer},
+    config::ObjectiveKind,
+    data::{MixtureShare, Packed, PairOptions, ReadOptions, RunData, Settings, Source, Tokenizer},
 };
 
 /// A few of this program's own sources, for runs outside any repository.
@@ -145,6 +146,9 @@ pub(crate) fn open(config: &mut Config, origin: &Origin) -> Outcome<Opened> {
         tokenizer: config.data.tokenizer.clone(),
         chat_template: config.data.chat_template.clone(),
         loss_on: config.data.loss_on,
+        pairs: (config.training.objective == ObjectiveKind::Dpo).then_some(PairOptions {
+            label_smoothing: config.training.dpo_label_smoothing,
+        }),
     };
     let other = config.data.validation_path.as_deref();
     let other = other.map(|path| detected(path, config)).transpose()?;
@@ -163,11 +167,14 @@ pub(crate) fn open(config: &mut Config, origin: &Origin) -> Outcome<Opened> {
     let packed = opened
         .packed
         .map_or(String::new(), |[training, validation]| {
-            let context = text.context;
+            let noun = match options.pairs {
+                Some(_) => "pair",
+                None => "sample",
+            };
             format!(
                 " ({}; to validate {})",
-                in_rows(training, context),
-                in_rows(validation, context)
+                in_rows(training, (noun, text.context)),
+                in_rows(validation, (noun, text.context))
             )
         });
     Ok(Opened {
@@ -182,11 +189,11 @@ pub(crate) fn open(config: &mut Config, origin: &Origin) -> Outcome<Opened> {
 }
 
 // What became of the samples of a part.
-fn in_rows(packed: Packed, context: usize) -> String {
+fn in_rows(packed: Packed, (noun, context): (&str, usize)) -> String {
     let filled = 1.0 - packed.padding as f64 / (packed.rows * context) as f64;
     let mut text = format!(
         "{} in {} of {context}, {:.0} % filled",
-        counted(packed.samples, "sample"),
+        counted(packed.samples, noun),
         counted(packed.rows, "row"),
         100.0 * filled
     );

@@ -48,6 +48,10 @@ pub(crate) fn line(
         false => record.loss,
     };
     let validation = record.val_loss.map(|loss| format!("validation {loss:.4}"));
+    let pairs = record.preferences.map(|pairs| {
+        let right = 100.0 * pairs.accuracy;
+        format!("margin {}, {right:.0} % preferred", figures(pairs.margin))
+    });
     let left = throughput.time_left().filter(|left| !left.is_zero());
     let bytes = |name: &str, bytes: Option<u64>| {
         bytes.map(|bytes| format!("{name} {}", Bytes(bytes as usize)))
@@ -55,6 +59,7 @@ pub(crate) fn line(
     let parts = [
         (0, Some(format!("loss {shown:.4} nats"))),
         (1, validation),
+        (2, pairs),
         (5, Some(format!("rate {}", scientific(record.lr)))),
         (6, Some(format!("gradient {}", figures(record.grad_norm)))),
         (
@@ -109,6 +114,7 @@ fn scientific(rate: f64) -> String {
 mod tests {
     use super::*;
     use std::time::Duration;
+    use train::preference::PreferenceMetrics;
 
     fn record() -> Record {
         Record {
@@ -194,6 +200,16 @@ mod tests {
             let found = line(&record(), (&loss, &throughput), Some(columns));
             assert_eq!(found, expected, "{columns}");
         }
+        let of_pairs = Record {
+            preferences: Some(PreferenceMetrics {
+                margin: 0.25,
+                accuracy: 0.75,
+                ..PreferenceMetrics::default()
+            }),
+            ..record()
+        };
+        let found = line(&of_pairs, (&loss, &throughput), Some(45));
+        assert_eq!(found, "loss 2.5000 nats, margin 0.25, 75 % preferred");
         let found = line(&validated, (&loss, &throughput), Some(35));
         assert_eq!(found, "loss 2.5000 nats, validation 2.2500");
     }

@@ -41,6 +41,7 @@ struct CrossEntropyBackwardParams {
     const void* log_sum_exp;
     const void* d_loss;
     u64 rows;
+    u64 rows_of_run;
     u64 columns;
     u64 held;  // local columns that are not padding
     u64 first_column;
@@ -203,12 +204,14 @@ template <class T>
 FASCICLE_DEVICE void cross_entropy_backward(const CrossEntropyBackwardParams& p) {
     using A = Acc<T>;
     constexpr int N = SIXTEEN_BYTES<T>;
-    A factor = A(p.scale * double(static_cast<const A*>(p.d_loss)[0]));
     each_pack_of_rows<N>(p.rows, p.columns, [&](u64 row, u64 column, u64 left) {
         u32 target = static_cast<const u32*>(p.targets)[row];
         u64 held = target == NO_TARGET ? 0 : p.held;
         u64 at_target = local_target(target, p.first_column, held);
         A log_sum_exp = static_cast<const A*>(p.log_sum_exp)[row];
+        // A division costs more than the comparison, which one run of all rows needs alone.
+        u64 run = row < p.rows_of_run ? 0 : row / p.rows_of_run;
+        A factor = A(p.scale * double(static_cast<const A*>(p.d_loss)[run]));
         T* at = static_cast<T*>(p.logits) + row * p.columns + column;
         auto x = load_as<A, N>(static_cast<const T*>(at), left);
         FASCICLE_UNROLL

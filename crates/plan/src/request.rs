@@ -16,8 +16,8 @@ use std::{sync::Arc, time::Duration};
 use train::{
     Config, ModelConfig,
     config::{
-        ActivationPlaces, BitsChoice, MemoryMode, OptimiserKind, OrderChoice, PlaceKind,
-        PlacementConfig, Precision, TrainingConfig, TuningConfig,
+        ActivationPlaces, BitsChoice, MemoryMode, ObjectiveKind, OptimiserKind, OrderChoice,
+        PlaceKind, PlacementConfig, Precision, TrainingConfig, TuningConfig,
     },
 };
 
@@ -111,6 +111,8 @@ pub struct Request {
     pub tuning: TuningConfig,
     /// Its work per row of the batch.
     pub work: Arc<Work>,
+    /// What training minimises.
+    pub objective: ObjectiveKind,
     /// Rows, such as sequences, in the global batch.
     pub batch: usize,
     /// The types in which the model computes.
@@ -198,6 +200,7 @@ impl Request {
             model,
             tuning: TuningConfig::default(),
             work,
+            objective: ObjectiveKind::default(),
             batch,
             precision: Precision::Bf16,
             optimiser: OptimiserKind::default(),
@@ -258,6 +261,7 @@ impl Request {
         let is_stated = training.memory == MemoryMode::Stated;
         let segments = (is_stated && memory.names_segments()).then(|| request.work.memory(&memory));
         Ok(Request {
+            objective: training.objective,
             batch: training.batch,
             precision: training.precision,
             optimiser: training.optimiser,
@@ -298,6 +302,7 @@ impl Request {
     /// The part of the configuration that every candidate has.
     pub(crate) fn training(&self) -> TrainingConfig {
         TrainingConfig {
+            objective: self.objective,
             batch: self.batch,
             precision: self.precision,
             optimiser: self.optimiser,

@@ -336,7 +336,7 @@ impl Job {
 
     // Rows without values, because only their number matters.
     fn batch(&self, trainer: &Trainer, step: u64) -> train::Result<Batch> {
-        let blank = |rows: Range<usize>| Ok(self.config.model.blank_rows(rows.len()));
+        let blank = |rows: Range<usize>| Ok(self.config.blank_rows(rows.len()));
         trainer.batch_of(step, blank)
     }
 }

@@ -9,7 +9,7 @@
 //! on these: [`config`] (the configuration of a run), [`architecture`] (the model in a configuration, and the
 //! families that it can name), [`placement`] (the placement of ranks), [`data`] (text), [`run`] (a complete
 //! run), [`metrics`] (records, plots, traces), [`digest`] (what a step computed, in a form that no grid changes), [`speed`] (how fast each rank is), [`generate`](mod@generate) (text from a checkpoint), [`eval`] (how well a model predicts texts and answers),
-//! [`foreign`] (models of other programs). Nothing
+//! [`foreign`] (models of other programs), [`preference`](mod@preference) (training on pairs of answers). Nothing
 //! here names a vendor or a model: the caller that runs a rank opens devices and registers families.
 //!
 //! The training loop of one rank:
@@ -45,6 +45,7 @@ pub mod generate;
 pub mod metrics;
 pub mod optimiser;
 pub mod placement;
+pub mod preference;
 pub mod run;
 pub mod speed;
 pub mod trainer;

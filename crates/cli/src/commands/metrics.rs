@@ -7,7 +7,10 @@ use crate::{
 };
 use clap::Args;
 use std::{collections::BTreeSet, fmt::Write, path::PathBuf};
-use train::metrics::{EventWriter, Record};
+use train::{
+    metrics::{EventWriter, Record},
+    preference::PreferenceMetrics,
+};
 
 /// Arguments of `fascicle metrics`.
 #[derive(Args, Debug)]
@@ -20,7 +23,8 @@ pub(crate) struct Metrics {
     tensorboard: Option<PathBuf>,
 }
 
-/// The columns of a table, in their order; behind them one for each set that a run has validated on.
+/// The columns of a table, in their order; behind them one for each set that a run has validated on, and those of pairs if a run
+/// has some.
 const COLUMNS: &str = "run,step,loss,val_loss,grad_norm,lr,tokens,tokens_per_s,step_s,time,loss_scale,\
                        flop_per_s,mfu,memory_bytes,peak_memory_bytes";
 
@@ -51,13 +55,19 @@ impl Metrics {
 }
 
 fn table(runs: &[PastRun]) -> String {
-    let records = runs.iter().flat_map(|run| &run.records);
-    let sets: BTreeSet<&String> = records
+    let records = || runs.iter().flat_map(|run| &run.records);
+    let sets: BTreeSet<&String> = records()
         .flat_map(|record| record.val_losses.keys())
         .collect();
     let mut table = COLUMNS.to_owned();
     for set in &sets {
         table += &format!(",{}", quoted(&format!("val_loss {set}")));
+    }
+    let has_pairs = records().any(|record| record.preferences.is_some());
+    if has_pairs {
+        let names = PreferenceMetrics::default().named().map(|(name, _)| name);
+        let of_validation = names.map(|name| format!("val_{name}"));
+        table += &format!(",{},{}", names.join(","), of_validation.join(","));
     }
     for run in runs {
         let name = quoted(&run.name);
@@ -66,6 +76,10 @@ fn table(runs: &[PastRun]) -> String {
             for set in &sets {
                 let loss = record.val_losses.get(*set).map(f64::to_string);
                 let _ = write!(table, ",{}", loss.unwrap_or_default());
+            }
+            if has_pairs {
+                table += &cells(record.preferences.as_ref());
+                table += &cells(record.val_preferences.as_ref());
             }
         }
     }
@@ -94,6 +108,14 @@ fn line(record: &Record) -> String {
     cells.join(",")
 }
 
+// What is reported of pairs, each number behind a comma.
+fn cells(pairs: Option<&PreferenceMetrics>) -> String {
+    let names = PreferenceMetrics::default().named();
+    let cell = |index: usize| pairs.map(|pairs| pairs.named()[index].1.to_string());
+    let cells = (0..names.len()).map(|index| format!(",{}", cell(index).unwrap_or_default()));
+    cells.collect()
+}
+
 // As RFC 4180 has it.
 fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
@@ -106,6 +128,31 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::past_run::sample;
+
+    #[test]
+    fn pairs_have_columns_where_a_run_has_some() {
+        let record = Record {
+            preferences: Some(PreferenceMetrics {
+                accuracy: 0.75,
+                ..PreferenceMetrics::default()
+            }),
+            ..Record::default()
+        };
+        let run = PastRun {
+            dir: PathBuf::new(),
+            name: "a".into(),
+            records: vec![record],
+            settings: Default::default(),
+        };
+        let table = table(&[run]);
+        let (head, line) = table.split_once('\n').unwrap();
+        assert!(
+            head.ends_with(",val_logps/chosen,val_logps/rejected"),
+            "{head}"
+        );
+        assert!(line.ends_with(",0,0,0.75,0,0,0,,,,,,"), "{line}");
+        assert_eq!(head.split(',').count(), line.split(',').count());
+    }
 
     #[test]
     fn a_table_has_a_line_for_each_step() {

@@ -151,7 +151,7 @@ pub(super) unsafe fn cross_entropy_backward(
         let targets = unsafe { Shared::<u32>::new(args.targets) };
         // SAFETY: guaranteed by the caller, which passes these in the accumulator type.
         let [log_sum_exp, d_loss] = unsafe { Shared::all([args.log_sum_exp, args.d_loss]) };
-        gradients_of_rows(args, logits, targets, log_sum_exp, d_loss.get(0), pool);
+        gradients_of_rows(args, logits, targets, log_sum_exp, d_loss, pool);
         Ok(())
     })
 }
@@ -161,11 +161,11 @@ fn gradients_of_rows<T: Element>(
     logits: Shared<T>,
     targets: Shared<u32>,
     log_sum_exp: Shared<T::Acc>,
-    d_loss: T::Acc,
+    d_loss: Shared<T::Acc>,
     pool: &Pool,
 ) {
     let held = columns_held(args.first_column, args.columns, args.vocabulary);
-    let factor = T::Acc::of(args.scale * d_loss.wide());
+    let rows_of_run = args.rows / args.runs.max(1);
     split(
         pool,
         args.rows,
@@ -177,6 +177,7 @@ fn gradients_of_rows<T: Element>(
                 let target = targets.get(row);
                 let held = if target == NO_TARGET { 0 } else { held };
                 let target = local_target(target, args.first_column, held);
+                let factor = T::Acc::of(args.scale * d_loss.get(row / rows_of_run).wide());
                 gradient_of_row(logits, held, target, log_sum_exp.get(row), factor);
             }
         },

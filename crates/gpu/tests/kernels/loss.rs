@@ -85,15 +85,20 @@ fn shards_combine_to_a_loss() {
 
 #[test]
 fn gradients_of_logits_agree() {
-    for ((dtype, spacing), [rows, columns, first_column, vocabulary, before]) in
-        FLOATS.iter().flat_map(|f| SHAPES.map(|s| (f, s)))
+    let shapes = SHAPES
+        .iter()
+        .flat_map(|shape| [(*shape, 1), (*shape, shape[0])]);
+    let shapes: Vec<([usize; 5], usize)> = shapes.collect();
+    for ((dtype, spacing), ([rows, columns, first_column, vocabulary, before], runs)) in FLOATS
+        .iter()
+        .flat_map(|f| shapes.iter().map(move |s| (f, *s)))
     {
         let wide = dtype.accumulator();
         let memories = [
             Memory::new(*dtype, &random(rows * columns, 1), before),
             Memory::new(DType::U32, &ids(rows, vocabulary, 2), 0),
             Memory::new(wide, &vec![2.5; rows], 0),
-            Memory::new(wide, &[1.5], 0),
+            Memory::new(wide, &random(runs, 3), 0),
         ];
         compare(&memories, 2.0 * spacing, |m| {
             let [logits, targets, log_sum_exp, d_loss] = [m[0], m[1], m[2], m[3]];
@@ -102,6 +107,7 @@ fn gradients_of_logits_agree() {
                 targets,
                 log_sum_exp,
                 d_loss,
+                runs,
                 rows,
                 columns,
                 first_column,

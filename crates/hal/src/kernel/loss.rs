@@ -56,7 +56,7 @@ pub struct CombineSoftmax {
     pub scale: f64,
 }
 
-/// `logits[r, c] = scale * d_loss * (exp(logit - log_sum_exp) - (1 if c is the target))`, in place; 0 for padding.
+/// `logits[r, c] = scale * d_loss[run of r] * (exp(logit - log_sum_exp) - (1 if c is the target))`, in place; 0 for padding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CrossEntropyBackward {
     /// rows x columns, any float type; overwritten by its gradient.
@@ -65,8 +65,10 @@ pub struct CrossEntropyBackward {
     pub targets: RawSlice,
     /// rows, of the accumulator type.
     pub log_sum_exp: RawSlice,
-    /// One element, of the accumulator type: the gradient of the loss.
+    /// One element for each run of rows, of the accumulator type: the gradients of the runs' losses.
     pub d_loss: RawSlice,
+    /// Number of equally long runs into which the rows are cut, as in [`CombineSoftmax`].
+    pub runs: usize,
     /// Number of rows.
     pub rows: usize,
     /// Local columns.
@@ -90,6 +92,6 @@ operands! {
     }
     CrossEntropyBackward {
         logits: UPDATE, targets: READ, log_sum_exp: READ, d_loss: READ
-        ; rows, columns, first_column, vocabulary, scale
+        ; runs, rows, columns, first_column, vocabulary, scale
     }
 }

@@ -25,9 +25,36 @@ pub struct Loss {
     var: Var,
     // The share of each row of the pass, where sums are to be reproducible on any grid.
     by_row: Option<Tensor>,
+    // What is reported of the pairs of each row.
+    pairs: Option<Tensor>,
+}
+
+/// What remains of a [`Loss`] once its backward has run.
+#[derive(Clone, Debug)]
+pub struct LossValue {
+    /// As [`Loss::value`] gives it.
+    pub value: Tensor,
+    /// As [`Loss::pairs`] gives it.
+    pub pairs: Option<Tensor>,
 }
 
 impl Loss {
+    fn new(var: Var, by_row: Option<Tensor>) -> Loss {
+        Loss {
+            var,
+            by_row,
+            pairs: None,
+        }
+    }
+
+    /// The loss of pairs, with what is reported of them.
+    pub(super) fn of_pairs(var: Var, by_row: Option<Tensor>, pairs: Tensor) -> Loss {
+        Loss {
+            pairs: Some(pairs),
+            ..Loss::new(var, by_row)
+        }
+    }
+
     /// The mean of all elements of `values`, over the features and the rows of the global batch.
     ///
     /// # Shapes
@@ -64,7 +91,7 @@ impl Loss {
         }
         over_tokens(values, &sum)?;
         let var = Loss::record_sum(values, scaled(&sum, scale)?, scale)?;
-        Ok(Loss { var, by_row: None })
+        Ok(Loss::new(var, None))
     }
 
     // The same as a sum of the rows' own sums.
@@ -77,10 +104,7 @@ impl Loss {
         let by_row = ops::row_sum(&sums.reshape(&[rows, sums.num_elements() / rows.max(1)])?)?;
         let by_row = scaled(&by_row.reshape(&[rows])?, scale)?;
         let var = Loss::record_sum(values, total(&by_row)?, scale)?;
-        Ok(Loss {
-            var,
-            by_row: Some(by_row),
-        })
+        Ok(Loss::new(var, Some(by_row)))
     }
 
     fn record_sum(values: &DTensor, total: Tensor, scale: f64) -> Result<Var> {
@@ -108,9 +132,11 @@ impl Loss {
             (Some(one), Some(other)) => Some(ops::binary(BinaryOp::Add, one, other)?),
             _ => None,
         };
+        let pairs = self.pairs.as_ref().or(other.pairs.as_ref());
         Ok(Loss {
             var: self.var.add(&other.var)?,
             by_row,
+            pairs: pairs.cloned(),
         })
     }
 
@@ -123,6 +149,7 @@ impl Loss {
         Ok(Loss {
             var: self.var.scale(weight)?,
             by_row: by_row.transpose()?,
+            pairs: self.pairs.clone(),
         })
     }
 
@@ -142,6 +169,7 @@ impl Loss {
         Ok(Loss {
             var: self.var.scale_by(&Var::constant(one))?,
             by_row: by_row.transpose()?,
+            pairs: self.pairs.clone(),
         })
     }
 
@@ -154,6 +182,22 @@ impl Loss {
     /// [reproducible](Reproducible::Grid) on any grid, because a sum of rows depends on which of them a rank holds.
     pub fn value(&self) -> &Tensor {
         self.by_row.as_ref().unwrap_or(self.var.tensor())
+    }
+
+    /// What is reported of the pairs of each row, if the loss is one [of pairs](super::preference_loss): log-probabilities, rewards and labels.
+    ///
+    /// # Shapes
+    /// rows x (3 x pairs x 2), in the accumulator type.
+    pub fn pairs(&self) -> Option<&Tensor> {
+        self.pairs.as_ref()
+    }
+
+    /// The value and what is reported, without the tape.
+    pub fn to_value(&self) -> LossValue {
+        LossValue {
+            value: self.value().clone(),
+            pairs: self.pairs.clone(),
+        }
     }
 
     /// Takes the value.
@@ -220,7 +264,7 @@ fn held_targets(logits: &DTensor, targets: &Tensor) -> Result<Tensor> {
 }
 
 // The sum of the rows' losses, for who reads the loss of a pass.
-fn total(by_row: &Tensor) -> Result<Tensor> {
+pub(super) fn total(by_row: &Tensor) -> Result<Tensor> {
     ops::row_sum(&by_row.reshape(&[1, by_row.num_elements()])?)?.reshape(&[1])
 }
 
@@ -245,33 +289,17 @@ pub fn cross_entropy(
     vocabulary: usize,
     scale: f64,
 ) -> Result<Loss> {
-    let context = logits.context().clone();
-    let rows_of_pass = logits.pass().rows().len();
+    let (context, rows) = (logits.context().clone(), logits.pass().rows().len());
     let logits = logits.redistribute(Some(Axis::X), "loss")?;
-    let shard = VocabularyShard {
-        first_column: logits.first_feature(),
-        vocabulary,
-    };
     let by_row = context.settings().reproducible == Reproducible::Grid;
     let logits = if by_row {
         logits.spread_as(None)?
     } else {
         logits
     };
-    let targets = held_targets(&logits, targets)?;
-    let (x, features) = (logits.held().clone(), logits.features());
-    let rows = x.num_rows();
-    let place = (Some(Axis::X), Subject::Loss);
-    let (parts, widths) = sums::statistics(&context, place, features, &[rows, 3], |part| {
-        let first_column = shard.first_column + part.start;
-        let of_part = VocabularyShard {
-            first_column,
-            vocabulary,
-        };
-        loss::statistics(&columns(&x, &part)?, &targets, of_part)
-    })?;
-    let runs = if by_row { rows_of_pass } else { 1 };
-    let (log_sum_exp, sums) = loss::combine(&parts, &targets, &widths, runs, scale)?;
+    let runs = if by_row { rows } else { 1 };
+    let losses = run_losses(&logits, targets, (vocabulary, runs, scale))?;
+    let sums = losses.losses.clone();
     let (sum, by_row) = match by_row {
         true => (total(&sums)?, Some(sums)),
         false => {
@@ -279,13 +307,83 @@ pub fn cross_entropy(
             (sums, None)
         }
     };
-    let (values, input) = (x, logits.into_held());
+    let input = logits.into_held();
     let var = Var::record_one("cross_entropy", &[&input], sum, false, move |d_loss| {
-        let d_logits = unshared(values)?;
-        loss::backward(&d_logits, &targets, &log_sum_exp, &d_loss, shard, scale)?;
-        Ok(vec![Some(d_logits)])
+        Ok(vec![Some(losses.backward(&d_loss)?)])
     });
-    Ok(Loss { var, by_row })
+    Ok(Loss::new(var, by_row))
+}
+
+/// The losses of runs of vectors that a rank holds, with what their gradient needs.
+pub(super) struct RunLosses {
+    /// One for each run, in the accumulator type; the same on all ranks of X.
+    pub(super) losses: Tensor,
+    logits: Tensor,
+    targets: Tensor,
+    log_sum_exp: Tensor,
+    shard: VocabularyShard,
+    scale: f64,
+}
+
+impl RunLosses {
+    /// The gradient of the logits, from one for each run, or one for all. It reuses the memory of the logits, unless something else
+    /// still reads them.
+    pub(super) fn backward(self, d_losses: &Tensor) -> Result<Tensor> {
+        let d_logits = unshared(self.logits)?;
+        loss::backward(
+            &d_logits,
+            &self.targets,
+            &self.log_sum_exp,
+            d_losses,
+            self.shard,
+            self.scale,
+        )?;
+        Ok(d_logits)
+    }
+}
+
+/// The loss of each vector that this rank holds; 0 for those that do not count.
+pub(super) fn token_losses(
+    logits: &DTensor,
+    targets: &Tensor,
+    vocabulary: usize,
+) -> Result<RunLosses> {
+    let runs = logits.held().num_rows();
+    run_losses(logits, targets, (vocabulary, runs, 1.0))
+}
+
+// `scale` times the losses of equally long runs, for logits that X cuts.
+fn run_losses(
+    logits: &DTensor,
+    targets: &Tensor,
+    (vocabulary, runs, scale): (usize, usize, f64),
+) -> Result<RunLosses> {
+    let context = logits.context();
+    let shard = VocabularyShard {
+        first_column: logits.first_feature(),
+        vocabulary,
+    };
+    let targets = held_targets(logits, targets)?;
+    let (x, features) = (logits.held().clone(), logits.features());
+    let place = (Some(Axis::X), Subject::Loss);
+    let shape = [x.num_rows(), 3];
+    let (parts, widths) = sums::statistics(context, place, features, &shape, |part| {
+        let first_column = shard.first_column + part.start;
+        let of_part = VocabularyShard {
+            first_column,
+            vocabulary,
+        };
+        loss::statistics(&columns(&x, &part)?, &targets, of_part)
+    })?;
+    let (log_sum_exp, losses) = loss::combine(&parts, &targets, &widths, runs, scale)?;
+    Ok(RunLosses {
+        losses,
+        logits: x,
+        targets,
+        log_sum_exp,
+        shard,
+        scale,
+    })
 }
 
 // The gradient reuses the memory of the logits, unless something else still reads them.

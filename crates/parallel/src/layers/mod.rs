@@ -6,7 +6,7 @@
 //! once more over Z.
 //!
 //! Read in this order: `dtensor`, `linear`, `gather` and `scatter` (weights over Z, with OAG and ORS), `norm`, `head_norm`,
-//! `embedding`, `attention`, `places`, `loss`, `dropout`, `redistribute`, `spread`, `recompute`; then the operations from which
+//! `embedding`, `attention`, `places`, `loss`, `preference`, `dropout`, `redistribute`, `spread`, `recompute`; then the operations from which
 //! model authors write layers: `elementwise`, `features`, `rows`, `dims`, `choose`, `matmul`.
 
 pub mod attention;
@@ -24,6 +24,7 @@ pub mod loss;
 mod matmul;
 pub mod norm;
 mod places;
+mod preference;
 pub mod recompute;
 mod redistribute;
 mod rows;
@@ -38,4 +39,5 @@ pub use linear::{Linear, LinearKind, Storage, linear, linear_gelu};
 pub use loss::{Loss, cross_entropy, whole_logits};
 pub use norm::norm;
 pub use places::{document_starts, newest, places, places_in_documents};
+pub use preference::{PairColumns, preference_loss};
 pub use recompute::recompute;

@@ -16,6 +16,7 @@ use crate::{
     Context, Pass,
     cache::{CachedRows, NewTokens},
     data::{Gradients, ParameterSet, SetOptions, Tied},
+    layers::loss::LossValue,
     memory::{ActivationMemory, SegmentMemory, recomputed_runs},
     model::{Batch, Cut, MicroBatch, Model, Wires},
     parameter::Parameter,
@@ -203,8 +204,7 @@ impl Pipeline {
     ///
     /// `d_loss`, one element, is the gradient of the loss: 1, or the loss scale. `update` receives the gradients, summed over
     /// all replicas: once at the end, or after each micro-batch, if each stage [updates its weights
-    /// then](SchedulePlan::updates_each_micro_batch). Returns on the last stage the index and loss of each micro-batch, as
-    /// [`Loss::value`](crate::layers::Loss::value) gives it.
+    /// then](SchedulePlan::updates_each_micro_batch). Returns on the last stage the index and loss of each micro-batch.
     ///
     /// If the schedule delays gradients, the batch computes with the weights of earlier updates, and `next`, the batch of the
     /// next call, may be begun. Whether it is known changes no number. If it was begun, its rows are those that were announced,
@@ -220,7 +220,7 @@ impl Pipeline {
         next: Option<&Batch>,
         d_loss: &Tensor,
         mut update: impl FnMut(Gradients) -> std::result::Result<(), E>,
-    ) -> std::result::Result<Vec<(usize, Tensor)>, E> {
+    ) -> std::result::Result<Vec<(usize, LossValue)>, E> {
         let ahead = self.ahead.take();
         let was_ahead = ahead.is_some();
         let mut stage = match ahead {

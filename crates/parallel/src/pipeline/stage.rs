@@ -11,6 +11,7 @@ use super::{
 use crate::{
     DTensor, Pass,
     data::Gradients,
+    layers::loss::LossValue,
     model::{Batch, Link, MicroBatch},
     pass::Later,
 };
@@ -58,7 +59,7 @@ pub(super) struct BatchRun {
     gradients: HashMap<Message, Vec<Option<Tensor>>>,
     // Gradients of weights that backwards have put off.
     put_off: HashMap<Task, Later>,
-    losses: Vec<(usize, Tensor)>,
+    losses: Vec<(usize, LossValue)>,
 }
 
 impl BatchRun {
@@ -68,7 +69,7 @@ impl BatchRun {
     }
 
     /// The losses of the micro-batches, on the stage that has them, in the order of completion.
-    pub(super) fn into_losses(self) -> Vec<(usize, Tensor)> {
+    pub(super) fn into_losses(self) -> Vec<(usize, LossValue)> {
         self.losses
     }
 }
@@ -114,7 +115,7 @@ impl<'a> Stage<'a> {
             let place = program.place(program.cut.num_segments() - 1);
             let objective = |live: &mut _| program.objective(&pass, &data, live);
             let loss = saver.segment(place, &mut live, objective)?;
-            self.run.losses.push((micro_batch, loss.value().clone()));
+            self.run.losses.push((micro_batch, loss.to_value()));
             flight.loss = Some(loss.into_var());
         }
         flight.outputs = self.leave(micro_batch, part, &live)?;

@@ -98,9 +98,10 @@ pub fn combine(
 /// Overwrites `logits` with their gradient.
 ///
 /// # Shapes
-/// As [`statistics`] and [`combine`]; `d_loss`: one element of the accumulator type.
+/// As [`statistics`] and [`combine`]; `d_loss`: one element for each run of rows, of the accumulator type.
 /// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) when a tensor has another size or type.
+/// [`Error::Invalid`](hal::Error::Invalid) when a tensor has another size or type, and if the rows cannot be cut into as many
+/// runs.
 pub fn backward(
     logits: &Tensor,
     targets: &Tensor,
@@ -126,13 +127,26 @@ pub fn backward(
         rows,
         accumulator,
     )?;
-    holds("cross_entropy_backward", "gradient", d_loss, 1, accumulator)?;
+    let runs = d_loss.num_elements();
+    if runs == 0 || !rows.is_multiple_of(runs) {
+        let found = format!("{runs} gradients");
+        let needed = format!("1, or a number that divides {rows} rows");
+        return Err(hal::Error::invalid("cross_entropy_backward", found, needed));
+    }
+    holds(
+        "cross_entropy_backward",
+        "gradient",
+        d_loss,
+        runs,
+        accumulator,
+    )?;
     let mut args = Arguments::default();
     let kernel = CrossEntropyBackward {
         logits: args.take(logits),
         targets: args.take(targets),
         log_sum_exp: args.take(log_sum_exp),
         d_loss: args.take(d_loss),
+        runs,
         rows,
         columns,
         first_column: shard.first_column,

@@ -14,7 +14,7 @@ pub(crate) use validation::locate;
 pub use validation::{Validation, ValidationSet};
 pub use value::RowValue;
 
-use crate::{Error, Result};
+use crate::{Error, Result, data::Preferences};
 use std::ops::Range;
 
 /// The source of training and validation rows. A pure function of its arguments: the same rows in the same
@@ -58,6 +58,11 @@ pub trait Batches: Send + Sync {
     /// A text that differs for other data, however it is named or stored; a run is resumed with the data of its checkpoint
     /// only. `None` compares nothing.
     fn fingerprint(&self) -> Option<String> {
+        None
+    }
+
+    /// The pairs, if the rows are of those and need the log-probabilities of a reference model.
+    fn preferences(&self) -> Option<&Preferences> {
         None
     }
 }

@@ -1,5 +1,6 @@
 //! The sets of a validation, and their losses.
 
+use crate::preference::PreferenceMetrics;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -55,6 +56,8 @@ pub struct Validation {
     pub loss: Option<f64>,
     /// The loss of each set by its name, in the order of the sets.
     pub sets: Vec<(String, f64)>,
+    /// Means over all pairs of it, if its rows are of those.
+    pub preferences: Option<PreferenceMetrics>,
 }
 
 impl Validation {
@@ -70,6 +73,7 @@ impl Validation {
                 .into_iter()
                 .map(|(set, loss)| (set.name, loss))
                 .collect(),
+            preferences: None,
         }
     }
 }

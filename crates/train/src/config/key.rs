@@ -6,8 +6,8 @@
 use super::{BitsChoice, OrderChoice, OverlapNames};
 use crate::{
     config::{
-        ActivationPlaces, EvaluationEntry, MemoryMode, MixtureEntry, OptimiserKind, PlaceKind,
-        Precision,
+        ActivationPlaces, EvaluationEntry, MemoryMode, MixtureEntry, ObjectiveKind, OptimiserKind,
+        PlaceKind, Precision,
     },
     data::{LossOn, OrderMode, TokenType, TokenizerChoice},
     optimiser::RateSchedule,
@@ -101,6 +101,7 @@ values! {
     ScheduleKind => "`gpipe`, `1f1b`, `interleaved:CHUNKS`, `zb-h1`, `zb-v`, `pipedream`, `pipedream-2bw`, `message-driven` or `message-driven:LIMIT`",
     OverlapNames => "list of `oar`, `ors`, `oag`, `oag-backward`, `data`, `all`, `none`",
     Precision => "`f64`, `f32`, `bf16` or `f16`",
+    ObjectiveKind => "`model` or `dpo`",
     OptimiserKind => "`adamw`, `adamw8bit`, `adafactor`, `sgd`, `lion` or `muon`",
     PlaceKind => "`device`, `host` or `files`",
     UpdatePlace => "`device` or `host`",
@@ -232,6 +233,7 @@ mod tests {
         read::<OverlapNames>();
         read::<MemoryMode>();
         read::<Precision>();
+        read::<ObjectiveKind>();
         read::<OptimiserKind>();
         read::<RateSchedule>();
         read::<OrderMode>();

@@ -26,20 +26,23 @@ pub use parallel::memory::PlaceKind;
 pub(crate) use parse::refusal;
 pub use placement::{ActivationPlaces, PlacementConfig, SegmentPlaces};
 pub use sections::{
-    DataConfig, EvaluationEntry, MemoryMode, MixtureEntry, OptimiserKind, ParallelConfig,
-    Precision, TrainingConfig,
+    DataConfig, EvaluationEntry, MemoryMode, MixtureEntry, ObjectiveKind, OptimiserKind,
+    ParallelConfig, Precision, TrainingConfig,
 };
 pub use tuning::TuningConfig;
 
 use crate::{
     Error, Families, ModelConfig, Result, Trainer,
+    batches::Rows,
+    data::LossOn,
     placement::{best_order, depths},
+    preference::{PreferenceModel, blank_pairs},
     run,
     trainer::Options,
 };
 use bootstrap::World;
 use grid::{Axis, Demands, Grid, machine::Machine};
-use hal::{DeviceSettings, files};
+use hal::{DeviceSettings, error::Counted, files};
 use parallel::{
     Context, Settings,
     data::UpdatePlace,
@@ -259,7 +262,7 @@ impl Config {
     /// [`Error::Parallel`] for a model that cannot be built or passed through.
     pub fn work(&self) -> Result<Work> {
         let dtype = self.training.precision.dtype();
-        let rows = self.model.blank_rows(1);
+        let rows = self.blank_rows(1);
         let build = |context: &Context| {
             let builder = nn::Builder::new(context);
             let model = self.build(&builder)?;
@@ -280,7 +283,22 @@ impl Config {
         let builder = builder.tuned(self.tuning.tuning());
         let model = self.model.build(&builder)?;
         builder.check_tuning()?;
-        Ok(model)
+        Ok(match (self.training.objective, self.model.text()) {
+            (ObjectiveKind::Dpo, Some(text)) => {
+                let beta = self.training.dpo_beta;
+                Box::new(PreferenceModel::new(model, text.vocabulary, beta))
+            }
+            _ => model,
+        })
+    }
+
+    /// Rows of batches without values, where only their shapes matter.
+    pub fn blank_rows(&self, rows: usize) -> Rows {
+        let blank = self.model.blank_rows(rows);
+        match (self.training.objective, self.model.text()) {
+            (ObjectiveKind::Dpo, Some(text)) => blank_pairs(blank, rows, text.context),
+            _ => blank,
+        }
     }
 
     /// How a trainer of this configuration runs its steps.
@@ -380,6 +398,7 @@ impl Config {
         )?;
         self.grid()?;
         self.check_tuning()?;
+        self.check_objective()?;
         self.check_graph()?;
         self.check_placement()?;
         self.machine()?;
@@ -407,6 +426,38 @@ impl Config {
         }
         let builder = nn::Builder::new(&dry_context()?);
         self.build(&builder).map(drop).map_err(as_config)
+    }
+
+    // A pair is two samples of one row, of which only answers count.
+    fn check_objective(&self) -> Result<()> {
+        if self.training.objective == ObjectiveKind::Model {
+            return Ok(());
+        }
+        let refuse = |key: &str, found: String, needed: &str| {
+            let found = format!("{found} with training.objective = \"dpo\"");
+            Err(Error::setting(key, found, needed))
+        };
+        let family = self.model.family();
+        let (data, smoothing) = (&self.data, self.training.dpo_label_smoothing);
+        if self.model.text().is_none() || !self.model.separates_samples() {
+            let needed = "a family that keeps the samples of a row apart";
+            return refuse("model.family", family.into(), needed);
+        }
+        if smoothing >= 0.5 {
+            let key = "training.dpo_label_smoothing";
+            return refuse(key, smoothing.to_string(), "a number below 0.5");
+        }
+        if data.loss_on == LossOn::All {
+            return refuse("data.loss_on", "all".into(), "answers");
+        }
+        if !data.mixture.is_empty() {
+            let found = Counted(data.mixture.len(), "source").to_string();
+            return refuse("data.mixture", found, "one file of pairs, data.path");
+        }
+        match data.evaluations.len() {
+            0 => Ok(()),
+            sets => refuse("data.evaluations", Counted(sets, "set").to_string(), "none"),
+        }
     }
 
     // Masks are drawn by numbers that kernels take by value, collectives run on other streams, and the host moves activations.

@@ -182,6 +182,17 @@ pub enum OptimiserKind {
     Muon,
 }
 
+/// What training minimises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ObjectiveKind {
+    /// The model's own loss, such as the cross-entropy of the next token.
+    #[default]
+    Model,
+    /// That of direct preference optimisation, on pairs of answers.
+    Dpo,
+}
+
 /// Who says what each segment does with what it keeps for its backward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -207,6 +218,13 @@ crate::section! {
         /// The type in which the model computes; sums, master weights and the optimiser's state are at least f32, but for the
         /// 8-bit state of `adamw8bit`.
         pub precision: Precision,
+        /// What training minimises: the loss of the model, or that of direct preference optimisation (DPO) on pairs of answers, with
+        /// the model that training begins with as the reference.
+        pub objective: ObjectiveKind,
+        /// DPO's weight of the distance from the reference model.
+        pub dpo_beta: f64,
+        /// The probability that the rejected answer of a pair is the better one, for labels with mistakes (conservative DPO).
+        pub dpo_label_smoothing: f64,
         /// Which optimiser.
         pub optimiser: OptimiserKind,
         /// Highest learning rate. Lion's authors advise one 3 to 10 times below AdamW's. With Muon it is the rate of the
@@ -306,6 +324,9 @@ impl Default for TrainingConfig {
             batch: 16,
             micro_batches: 2,
             precision: Precision::F32,
+            objective: ObjectiveKind::Model,
+            dpo_beta: 0.1,
+            dpo_label_smoothing: 0.0,
             optimiser: OptimiserKind::AdamW,
             learning_rate: 2e-3,
             lowest_rate: 2e-4,
@@ -381,6 +402,12 @@ impl TrainingConfig {
         check_numbers(
             "training",
             &[
+                ("dpo_beta", self.dpo_beta, Numbers::Positive),
+                (
+                    "dpo_label_smoothing",
+                    self.dpo_label_smoothing,
+                    Numbers::Share,
+                ),
                 ("learning_rate", self.learning_rate, Numbers::Positive),
                 ("muon_rate", self.muon_rate, Numbers::Positive),
                 ("adafactor_clip", self.adafactor_clip, Numbers::Positive),

@@ -2,8 +2,8 @@
 //!
 //! Read in this order: [`Source`] (where the text or the tokens are), [`Tokenizer`] (text to numbers and back),
 //! [`Tokens`] and [`Corpus`] (the numbers, in memory or in a file), [`Order`] (the order of sequences over steps),
-//! [`Dataset`] (the batches). [`Samples`] are batches of another kind: questions and answers, whole. [`RunData`] is either, as a
-//! configuration states it. [`TokenizerChoice`] is the tokenizer setting of a configuration file.
+//! [`Dataset`] (the batches). [`Samples`] are batches of another kind: questions and answers, whole, and so are
+//! [`Preferences`], pairs of answers. [`RunData`] is any of these, as a configuration states it. [`TokenizerChoice`] is the tokenizer setting of a configuration file.
 //!
 //! Nothing here knows of ranks or grids: a rank requests its range of the global batch and receives the same
 //! sequences whatever the grid, so a run may be resumed on another grid.
@@ -22,6 +22,7 @@ mod held;
 mod mixture;
 mod order;
 mod permutation;
+mod preferences;
 mod random;
 mod run_data;
 mod samples;
@@ -38,9 +39,10 @@ pub use folder::{FinishedShards, FolderWriter, Index, Shard, TokenFolder};
 pub use mixture::{Mixture, MixtureShare};
 pub use order::{Order, OrderMode, validation_start};
 pub use permutation::Permutation;
+pub use preferences::{PairOptions, Preferences};
 pub use run_data::{ReadOptions, RunData};
 pub use samples::{LossOn, Packed, Samples};
-pub use source::{Chat, Content, Sample, Source, Text, TokenType};
+pub use source::{Chat, Content, Pair, Sample, Source, Text, TokenType};
 pub(crate) use source::{json_kind, text};
 pub(crate) use tokenize::json_reason;
 pub use tokenize::{

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{
-    ChatTemplate, Content, Corpus, Dataset, Evaluations, LossOn, Mixture, Packed, Result, Samples,
-    Settings, Source, Tokenizer, TokenizerChoice,
+    ChatTemplate, Content, Corpus, Dataset, Evaluations, LossOn, Mixture, Packed, PairOptions,
+    Preferences, Result, Samples, Settings, Source, Tokenizer, TokenizerChoice,
 };
 use crate::batches::Batches;
 
@@ -18,6 +18,8 @@ pub struct ReadOptions {
     pub chat_template: Option<PathBuf>,
     /// The tokens of samples that count.
     pub loss_on: LossOn,
+    /// How pairs are read, if the data is to be pairs.
+    pub pairs: Option<PairOptions>,
     /// Sources that are only validated on, each with a name.
     pub evaluations: Vec<(String, Source)>,
 }
@@ -25,7 +27,7 @@ pub struct ReadOptions {
 /// The data of a run.
 #[derive(Clone)]
 pub struct RunData {
-    /// The batches: a [`Dataset`], a [`Mixture`], or [`Samples`]; perhaps with [`Evaluations`].
+    /// The batches: a [`Dataset`], a [`Mixture`], [`Samples`] or [`Preferences`]; perhaps with [`Evaluations`].
     pub batches: Arc<dyn Batches>,
     /// How text becomes tokens.
     pub tokenizer: Tokenizer,
@@ -42,7 +44,7 @@ impl RunData {
     ///
     /// # Errors
     /// Those of [`Source::read`], [`TokenizerChoice::build`], [`ChatTemplate::read`], [`Corpus::new`], [`Dataset::split`],
-    /// [`Samples::new`] and [`Evaluations::new`].
+    /// [`Samples::new`], [`Preferences::new`] and [`Evaluations::new`].
     pub fn new(
         source: &Source,
         validation: Option<&Source>,
@@ -55,6 +57,17 @@ impl RunData {
             tokenizer = tokenizer.with_chat(Some(ChatTemplate::read(path)?));
         }
         let other = validation.map(Source::read).transpose()?;
+        if let Some(pairs) = options.pairs {
+            let data = Preferences::new(content, other, &tokenizer, (settings, pairs))?;
+            let packed = data.packed();
+            return Ok(RunData {
+                batches: Arc::new(data),
+                tokenizer,
+                num_tokens: packed.map(|part| part.counted),
+                packed: Some(packed),
+                mixture: None,
+            });
+        }
         if let Content::Samples { .. } = content {
             let loss = (settings, options.loss_on);
             let samples = Samples::new(content, other, &tokenizer, loss)?;

@@ -22,6 +22,7 @@ pub use follower::Follower;
 pub use plot::loss_plot;
 #[cfg(feature = "plots")]
 pub use plot::{Line, Point, chart};
+pub(crate) use record::number_or_nan;
 pub use record::{PeakByKind, Record, Stepped, read};
 pub use tensorboard::EventWriter;
 pub use throughput::Throughput;

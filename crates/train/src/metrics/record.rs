@@ -6,7 +6,7 @@ use hal::files;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use super::{Error, Result};
-use crate::PeakMemory;
+use crate::{PeakMemory, preference::PreferenceMetrics};
 
 /// The record of one step.
 ///
@@ -51,6 +51,12 @@ pub struct Record {
         deserialize_with = "numbers_or_nan"
     )]
     pub val_losses: BTreeMap<String, f64>,
+    /// Means over the pairs of the step, if it is on preferences.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preferences: Option<PreferenceMetrics>,
+    /// Means over the pairs of the validation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_preferences: Option<PreferenceMetrics>,
     /// SHA-256 of what the step computed, on steps with a [`StepDigest`](crate::digest::StepDigest).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
@@ -124,7 +130,9 @@ impl Stepped for Record {
     }
 }
 
-fn number_or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<f64, D::Error> {
+pub(crate) fn number_or_nan<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<f64, D::Error> {
     Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
@@ -215,6 +223,11 @@ mod tests {
         let full = Record {
             val_loss: Some(2.25),
             val_losses: [("code".to_owned(), 2.5), ("text".to_owned(), 2.0)].into(),
+            preferences: Some(PreferenceMetrics {
+                accuracy: 0.75,
+                ..PreferenceMetrics::default()
+            }),
+            val_preferences: Some(PreferenceMetrics::default()),
             loss_scale: Some(1024.0),
             flop_per_s: Some(3.5e12),
             mfu: Some(0.25),

@@ -4,6 +4,7 @@
 //! an `Event` in the wire format of protocol buffers. Source: TensorFlow's `record_writer.cc`, `event.proto` and `summary.proto`.
 
 use super::{Error, Record, Result};
+use crate::preference::PreferenceMetrics;
 use std::{
     borrow::Cow,
     fs::{self, File},
@@ -99,7 +100,19 @@ fn scalars(step: &Record) -> Vec<(Cow<'static, str>, f64)> {
     let named = named.map(|(name, number)| (Cow::Borrowed(name), number));
     let sets = step.val_losses.iter();
     let sets = sets.map(|(name, loss)| (Cow::Owned(format!("loss/validation/{name}")), *loss));
-    named.chain(sets).collect()
+    let of_step = step.preferences.iter().flat_map(PreferenceMetrics::named);
+    let of_step = of_step.map(|(name, number)| (Cow::Borrowed(name), number));
+    let of_validation = step
+        .val_preferences
+        .iter()
+        .flat_map(PreferenceMetrics::named);
+    let of_validation =
+        of_validation.map(|(name, number)| (Cow::Owned(format!("{name}/validation")), number));
+    named
+        .chain(sets)
+        .chain(of_step)
+        .chain(of_validation)
+        .collect()
 }
 
 // Event { wall_time, step, summary { value { tag, simple_value } ... } }

@@ -150,7 +150,8 @@ fn plain(value: &impl Serialize) -> Result<Value> {
 /// # Errors
 /// [`Error::Mismatch`] for a checkpoint without the record of a trainer; [`Error::Setting`] for values that JSON cannot hold.
 pub fn disagreements(run: &Run, from: &Reader, to: &Reader) -> Result<Vec<Disagreement>> {
-    let (needed, before, found) = (run.attached()?, stored(from)?, stored(to)?);
+    let needed = run.with_stored_reference()?.attached()?;
+    let (before, found) = (stored(from)?, stored(to)?);
     let settings = differences(&needed.config, &found.config)
         .into_iter()
         .filter(|(key, _, found)| {
@@ -225,6 +226,7 @@ pub fn replay(
     observer: &dyn Observer,
     stop: &Stop,
 ) -> Result<Option<PathBuf>> {
+    let run = &run.with_stored_reference()?;
     let mut trainer = begin(world, device, run)?;
     if world.rank() == 0 {
         let started = run.started(trainer.next_step(), steps, &trainer);

@@ -56,7 +56,7 @@ fn stage<T>(
     let device = Device::new(hal::dry::open())?;
     let context = Context::new(world, grid, device, config.settings())?;
     let trainer = config.trainer(&context)?;
-    let blank = |rows: Range<usize>| Ok(config.model.blank_rows(rows.len()));
+    let blank = |rows: Range<usize>| Ok(config.blank_rows(rows.len()));
     let dtype = trainer.dtype().accumulator();
     let d_loss = Tensor::full(trainer.context().device(), dtype, &[1], 1.0)?;
     let batch = trainer.batch_of(0, blank)?;

@@ -49,7 +49,10 @@ impl Run {
     pub fn check(&self) -> Result<()> {
         match &self.resume {
             Some(from) if from.any_change => {}
-            Some(from) => resume::check(self, &Reader::open(&from.checkpoint)?)?,
+            Some(from) => {
+                let run = self.with_stored_reference()?;
+                resume::check(&run, &Reader::open(&from.checkpoint)?)?;
+            }
             None => self.check_new(!self.restart)?,
         }
         match has_local_checkpoints(&self.dir) {

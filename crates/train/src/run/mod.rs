@@ -14,6 +14,7 @@ mod observer;
 mod patience;
 mod plot;
 pub mod recording;
+mod reference;
 pub mod resume;
 #[allow(
     clippy::module_inception,

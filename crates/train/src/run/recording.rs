@@ -103,8 +103,17 @@ impl Header {
 /// or in `rank-N.2.recording` and so on, so that no recording of an earlier attempt is lost.
 ///
 /// # Errors
-/// [`Error::Setting`] if the file cannot be written; [`Error::Parallel`] from the device.
+/// [`Error::Setting`] if the file cannot be written, and for data of pairs; [`Error::Parallel`] from the device.
 pub fn record(world: &World, device: &Device, run: &Run) -> Result<(World, Device, Run)> {
+    if run.data.preferences().is_some() {
+        let needed =
+            "an objective without a reference model, whose pass over the data no recording holds";
+        return Err(Error::setting(
+            "recording",
+            "training.objective = \"dpo\"",
+            needed,
+        ));
+    }
     let place = world.place();
     let number = |number: usize| match number {
         1 => run.dir.join(format!("rank-{}.recording", place.rank)),

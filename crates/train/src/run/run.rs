@@ -60,7 +60,7 @@ pub struct Resume {
 ///
 /// # Errors
 /// Those of [`settle_bits`], [`Config::context`], [`Config::trainer`], [`Trainer::resume`], [`Trainer::fit`], [`Trainer::validate`] and
-/// [`Trainer::save_with`]. A checkpoint that is being written is completed before any other error is returned. Records,
+/// [`Trainer::save_with`]; of data of pairs also those of [`Trainer::reference`]. A checkpoint that is being written is completed before any other error is returned. Records,
 /// plots and traces that cannot be written end no run: the observer learns of them.
 pub fn run(
     world: &World,
@@ -70,8 +70,9 @@ pub fn run(
     stop: &Stop,
 ) -> Result<Summary> {
     let begun = Instant::now();
-    let run = &run.settled(device)?;
+    let run = &run.settled(device)?.with_stored_reference()?;
     let mut trainer = begin(world, device, run)?;
+    let run = &run.with_reference(&trainer)?;
     disk_work::all(world, || match world.rank() {
         0 => run.write_config(),
         _ => Ok(()),
@@ -156,6 +157,8 @@ impl Run {
                 .as_secs_f64(),
             val_loss: None,
             val_losses: BTreeMap::new(),
+            preferences: done.result.preferences,
+            val_preferences: None,
             digest: trainer.digest().map(|digest| digest.digest.clone()),
             loss_scale: trainer.adapted_loss_scale().map(|_| done.result.loss_scale),
             flop_per_s: None,

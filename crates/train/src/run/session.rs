@@ -207,6 +207,7 @@ impl<'a> Session<'a> {
     fn validated(&mut self, record: &mut Record, validation: Validation) {
         let training = &self.run.config.training;
         record.val_loss = validation.loss;
+        record.val_preferences = validation.preferences;
         if validation.sets.len() > 1 {
             record.val_losses = validation.sets.into_iter().collect();
         }

@@ -2,8 +2,7 @@
 
 use super::Trainer;
 use crate::{Error, Result};
-use parallel::data::Part;
-use tensor::Tensor;
+use parallel::{data::Part, layers::loss::LossValue};
 
 /// The error for a loss or norm that is not finite. Collective: every rank calls it, and all return the same
 /// error.
@@ -12,7 +11,7 @@ pub(super) fn report(
     step: u64,
     what: &'static str,
     value: f64,
-    losses: &[(usize, Tensor)],
+    losses: &[(usize, LossValue)],
 ) -> Result<Error> {
     let micro_batch = agree(trainer, first_bad_loss(losses)?)?.unwrap_or_else(|| "none".into());
     let weights = first_bad(trainer, Part::Weights, "weights")?;
@@ -31,9 +30,9 @@ pub(super) fn report(
     })
 }
 
-fn first_bad_loss(losses: &[(usize, Tensor)]) -> Result<Option<String>> {
+fn first_bad_loss(losses: &[(usize, LossValue)]) -> Result<Option<String>> {
     for (micro_batch, loss) in losses {
-        if !loss.to_f64()?.iter().all(|loss| loss.is_finite()) {
+        if !loss.value.to_f64()?.iter().all(|loss| loss.is_finite()) {
             return Ok(Some(micro_batch.to_string()));
         }
     }

@@ -5,7 +5,7 @@
 //! finds the first non-finite number. For checkpoints, `snapshot` copies the state to the host, `save` writes the copy, `behind` does so beside the next steps, `local`
 //! writes to the nodes' own disks, and `load` reads a checkpoint back, or `weights` of other files; `stored` is what they hold
 //! besides tensors, and `scalars` the part of it that decides the next step; `disk_work` waits for slow disks; `fit` is a loop of
-//! steps with callbacks; `predict` collects a model's outputs; `peak` reports the peak memory.
+//! steps with callbacks; `predict` collects a model's outputs; `pairs` reports preferences; `peak` reports the peak memory.
 
 mod behind;
 pub(crate) mod disk_work;
@@ -15,6 +15,7 @@ mod fullest;
 mod load;
 mod local;
 mod options;
+mod pairs;
 mod peak;
 mod predict;
 mod recorded;

@@ -12,6 +12,7 @@ use crate::{
     config::{Precision, as_config},
     digest::StepDigest,
     optimiser::{MatrixRule, Optimiser, RuleMatmul, UpdateCall},
+    preference::{PairSums, PreferenceMetrics},
 };
 use grid::Axis;
 use hal::error::Counted;
@@ -20,6 +21,7 @@ use parallel::{
     Batch, Context, Model, Parameter, Pipeline, Purpose, Reproducible,
     counters::Subject,
     data::{Gradients, ParameterSet, SetOptions, UpdatePlace, UpdateRule},
+    layers::loss::LossValue,
     model::Input,
     pipeline::{self, Built, SchedulePlan},
 };
@@ -59,6 +61,8 @@ pub struct StepResult {
     pub rate: f64,
     /// Scale of the loss.
     pub loss_scale: f64,
+    /// Means over the pairs of the batch, if its rows are of those.
+    pub preferences: Option<PreferenceMetrics>,
 }
 
 /// What a step has left on the device.
@@ -68,7 +72,7 @@ pub(super) struct StepOutcome {
     /// The norm of all gradients, one f64.
     pub(super) norm: Tensor,
     /// Number and loss of each micro-batch, on the last stage.
-    pub(super) losses: Vec<(usize, Tensor)>,
+    pub(super) losses: Vec<(usize, LossValue)>,
 }
 
 /// The results of forward and backward of a batch.
@@ -79,7 +83,7 @@ pub struct Computed {
     /// The mean loss, one element; the same on every rank.
     pub loss: Tensor,
     /// Number and loss of each micro-batch, on the last stage: one element, or one for each of its rows on this rank.
-    pub losses: Vec<(usize, Tensor)>,
+    pub losses: Vec<(usize, LossValue)>,
 }
 
 impl Trainer {
@@ -323,6 +327,7 @@ impl Trainer {
             gradient_norm: self.number(&outcome.norm)?,
             rate: self.optimiser.rate(batch.step),
             loss_scale: self.loss_scale.value,
+            preferences: self.preferences(batch, &outcome.losses)?,
         };
         self.judge(&result, &outcome.losses)?;
         self.digest = match watch {
@@ -503,7 +508,7 @@ impl Trainer {
         }
     }
 
-    fn judge(&self, result: &StepResult, losses: &[(usize, Tensor)]) -> Result<()> {
+    fn judge(&self, result: &StepResult, losses: &[(usize, LossValue)]) -> Result<()> {
         let step = result.step + 1;
         if !result.loss.is_finite() {
             return Err(diverged::report(
@@ -539,7 +544,7 @@ impl Trainer {
         data: &dyn Batches,
         wants_stop: impl Fn() -> bool,
     ) -> Result<Option<Validation>> {
-        let mut losses = Vec::new();
+        let (mut losses, mut pairs) = (Vec::new(), PairSums::default());
         for set in data.validation_sets() {
             let (batches, mut sum) = (set.batches.clone(), 0.0);
             let count = batches.len() as f64;
@@ -547,15 +552,17 @@ impl Trainer {
                 if self.context.world().everyone().any(wants_stop())? {
                     return Ok(None);
                 }
-                sum += self.validation_loss(data, index)?;
+                let batch = self.batch_of(0, |rows| data.validation(index, rows))?;
+                let of_batch = self.losses(&batch)?;
+                sum += self.number(&self.mean(&of_batch, 1)?)?;
+                self.add_pairs(&batch, &of_batch, &mut pairs)?;
             }
             losses.push((set, sum / count));
         }
-        Ok(Some(Validation::of(losses)))
-    }
-
-    fn validation_loss(&self, data: &dyn Batches, index: usize) -> Result<f64> {
-        self.loss(&self.batch_of(0, |rows| data.validation(index, rows))?)
+        Ok(Some(Validation {
+            preferences: pairs.means(),
+            ..Validation::of(losses)
+        }))
     }
 
     /// Mean loss of a batch, without training on it; the same on every rank. Collective.
@@ -563,13 +570,17 @@ impl Trainer {
     /// # Errors
     /// [`Error::Parallel`] from layers and collectives.
     pub fn loss(&self, batch: &Batch) -> Result<f64> {
+        self.number(&self.mean(&self.losses(batch)?, 1)?)
+    }
+
+    // Number and loss of each micro-batch, on the last stage, without training on it.
+    pub(super) fn losses(&self, batch: &Batch) -> Result<Vec<(usize, LossValue)>> {
         let model = self.pipeline.model();
         let losses = self.pipeline.evaluate(batch, |pass, rows, wires| {
             let loss = model.objective(&Input::new(pass, rows), wires)?;
-            Ok(loss.value().clone())
+            Ok(loss.to_value())
         })?;
-        let losses: Vec<_> = losses.into_iter().enumerate().collect();
-        self.number(&self.mean(&losses, 1)?)
+        Ok(losses.into_iter().enumerate().collect())
     }
 
     // The sum of micro-batch losses over all ranks that hold different rows; only the last stage contributes. Losses are shares of
@@ -577,7 +588,7 @@ impl Trainer {
     //
     // Where sums are to be reproducible, every row has a place of its own until all are there: sums of one number and
     // zeros are exact in any order.
-    pub(super) fn mean(&self, losses: &[(usize, Tensor)], updates: usize) -> Result<Tensor> {
+    pub(super) fn mean(&self, losses: &[(usize, LossValue)], updates: usize) -> Result<Tensor> {
         let (context, cut) = (&self.context, self.row_cut());
         let by_row = context.settings().reproducible == Reproducible::Grid;
         let places = if by_row { cut.batch } else { 1 };
@@ -590,7 +601,7 @@ impl Trainer {
                 }
                 false => sum.clone(),
             };
-            ops::axpby(1.0 / updates as f64, loss, 1.0, &place)?;
+            ops::axpby(1.0 / updates as f64, &loss.value, 1.0, &place)?;
         }
         let compute = context.device().compute();
         for axis in [Axis::Z, Axis::Data, Axis::Pipeline] {

@@ -223,7 +223,7 @@ fn rows_of_losses_and_tables() {
         let logits = (dtype, random(dtype, ROWS * columns, 1), columns);
         let ids = (DType::U32, random_ids(columns + 1, ROWS, 2), 1);
         let log_sum_exp = (dtype.accumulator(), vec![2.5; ROWS], 1);
-        let d_loss = (dtype.accumulator(), vec![1.5], 0);
+        let d_loss = (dtype.accumulator(), random(dtype, ROWS, 5), 1);
         assert_rows_alone(
             ROWS,
             &[logits, ids.clone(), log_sum_exp, d_loss],
@@ -233,6 +233,7 @@ fn rows_of_losses_and_tables() {
                     targets: m[1],
                     log_sum_exp: m[2],
                     d_loss: m[3],
+                    runs: rows,
                     rows,
                     columns,
                     first_column: 0,

@@ -176,6 +176,16 @@ fn statistics_of_long_rows_do_not_overflow() {
 
 /// The gradient of `0.25 * loss`, for a gradient 2 of that, in shards of `width` columns.
 fn gradient(dtype: DType, logits: &[f64], targets: &[f64], width: usize) -> Vec<f64> {
+    gradient_of_runs(dtype, (logits, targets), width, &[2.0])
+}
+
+/// The same for runs of rows, whose losses have these gradients.
+fn gradient_of_runs(
+    dtype: DType,
+    (logits, targets): (&[f64], &[f64]),
+    width: usize,
+    d_loss: &[f64],
+) -> Vec<f64> {
     let rows = targets.len();
     let accumulator = dtype.accumulator();
     let lse: Vec<f64> = logits
@@ -191,7 +201,7 @@ fn gradient(dtype: DType, logits: &[f64], targets: &[f64], width: usize) -> Vec<
                 local,
                 targets,
                 (accumulator, lse.clone()),
-                (accumulator, vec![2.0]),
+                (accumulator, d_loss.to_vec()),
             ],
             |m| {
                 let (logits, targets, log_sum_exp, d_loss) = (m[0], m[1], m[2], m[3]);
@@ -200,6 +210,7 @@ fn gradient(dtype: DType, logits: &[f64], targets: &[f64], width: usize) -> Vec<
                     targets,
                     log_sum_exp,
                     d_loss,
+                    runs: m[3].len,
                     rows,
                     columns: width,
                     first_column,
@@ -246,6 +257,21 @@ fn backward_agrees_in_all_types_and_cuts() {
                 &expected,
                 16.0,
             );
+        }
+    }
+}
+
+#[test]
+fn each_run_of_rows_has_a_gradient_of_its_own() {
+    for dtype in FLOATS {
+        let (logits, targets) = inputs(dtype);
+        let (logits, targets) = (&logits[..600], &targets[..6]);
+        let found = gradient_of_runs(dtype, (logits, targets), 50, &[2.0, -4.0, 0.5]);
+        for (run, factor) in [1.0, -2.0, 0.25].into_iter().enumerate() {
+            let (of_logits, of_targets) = (200 * run..200 * run + 200, 2 * run..2 * run + 2);
+            let alone = gradient(dtype, &logits[of_logits.clone()], &targets[of_targets], 50);
+            let expected: Vec<f64> = alone.iter().map(|x| factor * x).collect();
+            assert_close(dtype, &found[of_logits], &expected, 16.0);
         }
     }
 }

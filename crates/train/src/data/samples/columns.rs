@@ -1,20 +1,20 @@
 //! The columns of a batch of samples.
 
 /// The target of a token that does not count.
-pub(super) const NO_TARGET: u32 = u32::MAX;
+pub(in crate::data) const NO_TARGET: u32 = u32::MAX;
 
 /// The columns of rows that are being filled.
 #[derive(Default)]
-pub(super) struct Columns {
-    pub(super) inputs: Vec<u32>,
-    pub(super) targets: Vec<u32>,
-    pub(super) documents: Vec<u32>,
-    pub(super) places: Vec<u32>,
+pub(in crate::data) struct Columns {
+    pub(in crate::data) inputs: Vec<u32>,
+    pub(in crate::data) targets: Vec<u32>,
+    pub(in crate::data) documents: Vec<u32>,
+    pub(in crate::data) places: Vec<u32>,
 }
 
 impl Columns {
     /// Adds a sample.
-    pub(super) fn push(&mut self, (tokens, counts): (&[u32], &[bool]), context: usize) {
+    pub(in crate::data) fn push(&mut self, (tokens, counts): (&[u32], &[bool]), context: usize) {
         let start = (self.inputs.len() % context) as u32;
         let inputs = &tokens[..tokens.len() - 1];
         self.inputs.extend_from_slice(inputs);
@@ -29,7 +29,7 @@ impl Columns {
     }
 
     /// Adds padding up to this length. Each of its tokens is a sample of its own, so that none attends far.
-    pub(super) fn pad(&mut self, length: usize, token: u32, context: usize) {
+    pub(in crate::data) fn pad(&mut self, length: usize, token: u32, context: usize) {
         let places = self.inputs.len()..length;
         self.documents
             .extend(places.map(|place| (place % context) as u32));

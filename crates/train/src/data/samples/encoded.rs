@@ -16,16 +16,16 @@ pub enum LossOn {
 }
 
 /// Samples of one part, each cut to `context + 1` tokens, and without those of which nothing counts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Encoded {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::data) struct Encoded {
     /// Where each sample begins in `tokens`, and where the last ends.
     starts: Vec<usize>,
     tokens: Vec<u32>,
     counts: Vec<bool>,
     /// Samples that are longer.
-    pub(super) num_cut: usize,
+    pub(in crate::data) num_cut: usize,
     /// Samples of which nothing counts.
-    pub(super) num_dropped: usize,
+    pub(in crate::data) num_dropped: usize,
 }
 
 impl Encoded {
@@ -39,61 +39,51 @@ impl Encoded {
         tokenizer: &Tokenizer,
         (context, loss): (usize, LossOn),
     ) -> Result<Encoded> {
-        let has_chats = samples
-            .iter()
-            .any(|sample| matches!(sample, Sample::Chat(_)));
-        let template = tokenizer.chat().filter(|_| has_chats);
-        let texts = Texts {
-            name,
-            tokenizer,
-            renderer: template.map(ChatTemplate::renderer).transpose()?,
-            loss,
-        };
-        let all = samples.iter().enumerate();
-        let pieces = all.map(|(index, sample)| texts.pieces(index, sample));
-        let pieces = pieces.collect::<Result<Vec<_>>>()?;
-        let ending = tokenizer.ending()?;
-        let mut encoded = Encoded {
-            starts: vec![0],
-            ..Encoded::default()
-        };
-        for (sample, mut marked) in samples.iter().zip(tokenizer.encode_pieces(&pieces)?) {
-            if !matches!(sample, Sample::Chat(_)) {
-                marked.extend(ending.clone(), true);
-            }
-            let length = marked.tokens.len().min(context + 1);
-            let counts = &marked.counts[..length];
-            // Nothing predicts the first token.
-            if !counts.iter().skip(1).any(|counts| *counts) {
+        let given = samples.iter().enumerate();
+        let given = given.map(|(index, sample)| Given {
+            sample,
+            number: index + 1,
+            messages: 0,
+        });
+        let given: Vec<Given<'_>> = given.collect();
+        let mut encoded = Encoded::default();
+        for (tokens, counts) in tokens_of((name, &given), tokenizer, loss)? {
+            let length = tokens.len().min(context + 1);
+            if !learns(&counts[..length]) {
                 encoded.num_dropped += 1;
                 continue;
             }
-            encoded.num_cut += usize::from(marked.tokens.len() > length);
-            encoded.tokens.extend_from_slice(&marked.tokens[..length]);
-            encoded.counts.extend_from_slice(counts);
-            encoded.starts.push(encoded.tokens.len());
+            encoded.num_cut += usize::from(tokens.len() > length);
+            encoded.push(&tokens[..length], &counts[..length]);
         }
         Ok(encoded)
     }
 
+    /// Adds a sample: its tokens, and which of them count.
+    pub(in crate::data) fn push(&mut self, tokens: &[u32], counts: &[bool]) {
+        self.tokens.extend_from_slice(tokens);
+        self.counts.extend_from_slice(counts);
+        self.starts.push(self.tokens.len());
+    }
+
     /// Number of samples.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::data) fn len(&self) -> usize {
         self.starts.len() - 1
     }
 
     /// Number of tokens that a sample's row reads: all but the last, which is only predicted.
-    pub(super) fn places(&self, sample: usize) -> usize {
+    pub(in crate::data) fn places(&self, sample: usize) -> usize {
         self.starts[sample + 1] - self.starts[sample] - 1
     }
 
     /// The tokens of a sample, and whether each counts.
-    pub(super) fn sample(&self, sample: usize) -> (&[u32], &[bool]) {
+    pub(in crate::data) fn sample(&self, sample: usize) -> (&[u32], &[bool]) {
         let range = self.starts[sample]..self.starts[sample + 1];
         (&self.tokens[range.clone()], &self.counts[range])
     }
 
     /// The CRC-32 of all tokens and marks.
-    pub(super) fn checksum(&self) -> u32 {
+    pub(in crate::data) fn checksum(&self) -> u32 {
         let mut checksum = crc32fast::Hasher::new();
         for sample in 0..self.len() {
             let (tokens, counts) = self.sample(sample);
@@ -107,6 +97,66 @@ impl Encoded {
     }
 }
 
+impl Default for Encoded {
+    fn default() -> Encoded {
+        Encoded {
+            starts: vec![0],
+            tokens: Vec::new(),
+            counts: Vec::new(),
+            num_cut: 0,
+            num_dropped: 0,
+        }
+    }
+}
+
+/// Whether a sample has something to learn: nothing predicts its first token.
+pub(in crate::data) fn learns(counts: &[bool]) -> bool {
+    counts.iter().skip(1).any(|counts| *counts)
+}
+
+/// A sample of a file.
+#[derive(Clone, Copy)]
+pub(in crate::data) struct Given<'a> {
+    /// What it holds.
+    pub(in crate::data) sample: &'a Sample,
+    /// Its number for people, from 1.
+    pub(in crate::data) number: usize,
+    /// Messages of a chat, at its beginning, of which none counts.
+    pub(in crate::data) messages: usize,
+}
+
+/// The tokens of each sample, and which of them count.
+///
+/// # Errors
+/// As [`Encoded::new`].
+pub(in crate::data) fn tokens_of(
+    (name, given): (&str, &[Given<'_>]),
+    tokenizer: &Tokenizer,
+    loss: LossOn,
+) -> Result<Vec<(Vec<u32>, Vec<bool>)>> {
+    let has_chats = given
+        .iter()
+        .any(|given| matches!(given.sample, Sample::Chat(_)));
+    let template = tokenizer.chat().filter(|_| has_chats);
+    let texts = Texts {
+        name,
+        tokenizer,
+        renderer: template.map(ChatTemplate::renderer).transpose()?,
+        loss,
+    };
+    let pieces = given.iter().map(|given| texts.pieces(given));
+    let pieces = pieces.collect::<Result<Vec<_>>>()?;
+    let ending = tokenizer.ending()?;
+    let marked = tokenizer.encode_pieces(&pieces)?;
+    let marked = given.iter().zip(marked).map(|(given, mut marked)| {
+        if !matches!(given.sample, Sample::Chat(_)) {
+            marked.extend(ending.clone(), true);
+        }
+        (marked.tokens, marked.counts)
+    });
+    Ok(marked.collect())
+}
+
 /// How the samples of a file become texts.
 struct Texts<'a> {
     name: &'a str,
@@ -117,32 +167,42 @@ struct Texts<'a> {
 
 impl Texts<'_> {
     /// The pieces of a sample's text, each with whether it counts.
-    fn pieces(&self, index: usize, sample: &Sample) -> Result<Vec<(String, bool)>> {
+    fn pieces(&self, given: &Given<'_>) -> Result<Vec<(String, bool)>> {
         let is_all = self.loss == LossOn::All;
-        Ok(match sample {
+        Ok(match given.sample {
             Sample::Text(text) => vec![(text.clone(), true)],
             Sample::Completion { prompt, completion } => {
                 vec![(prompt.clone(), is_all), (completion.clone(), true)]
             }
             Sample::Chat(chat) => {
                 let renderer = self.renderer.as_ref();
-                let renderer = renderer.ok_or_else(|| self.no_template(index))?;
+                let renderer = renderer.ok_or_else(|| self.no_template(given))?;
                 match is_all {
                     true => vec![(renderer.whole(chat)?, true)],
-                    false => renderer.pieces(chat)?,
+                    false => renderer.pieces(chat, given.messages)?,
                 }
+            }
+            Sample::Pair(_) => {
+                return Err(self.fault(format!(
+                    "sample {} is a pair, `chosen` and `rejected`, needs training.objective = \"dpo\"",
+                    given.number
+                )));
             }
         })
     }
 
-    fn no_template(&self, index: usize) -> Error {
+    fn no_template(&self, given: &Given<'_>) -> Error {
+        self.fault(format!(
+            "sample {} is a chat, and the tokenizer {} has no template for chats, needs data.chat_template = \"FILE\"",
+            given.number,
+            self.tokenizer.name()
+        ))
+    }
+
+    fn fault(&self, reason: String) -> Error {
         Error::Samples {
             name: self.name.to_owned(),
-            reason: format!(
-                "sample {} is a chat, and the tokenizer {} has no template for chats, needs data.chat_template = \"FILE\"",
-                index + 1,
-                self.tokenizer.name()
-            ),
+            reason,
         }
     }
 }
@@ -163,6 +223,6 @@ pub(in crate::data) fn samples_of(
     Err(Error::Setting {
         setting,
         found: format!("{}, {found}", content.name()),
-        needed: "a file of samples, .jsonl, as for training",
+        needed: "a file of samples, .jsonl",
     })
 }

@@ -10,9 +10,16 @@ use crate::batches::Rows;
 #[derive(Debug, Clone)]
 pub(in crate::data) struct Held {
     pub(super) part: Part,
+    held: HeldRows,
+    weight: f64,
+}
+
+/// Which rows the batches of a validation hold.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::data) struct HeldRows {
     num_batches: usize,
     global_batch: usize,
-    weight: f64,
+    rows: usize,
 }
 
 impl Held {
@@ -26,24 +33,16 @@ impl Held {
         (settings, loss): (&Settings, LossOn),
     ) -> Result<Held> {
         let part = Part::new(samples, tokenizer, (settings.context, loss), "validation")?;
-        let rows = part.packing.num_rows();
-        let mut held = Held {
-            num_batches: settings
-                .validation_batches
-                .min(rows.div_ceil(settings.global_batch)),
-            global_batch: settings.global_batch,
-            part,
-            weight: 0.0,
-        };
+        let held = HeldRows::new(part.packing.num_rows(), settings);
         // The mean of the batches' losses is then that of all tokens that count, whatever batch holds how many.
-        let total = held.num_batches * held.global_batch;
+        let total = held.total();
         let rows = (0..total).filter_map(|place| held.row(place));
-        held.weight = held.part.weight(total, held.part.counted(rows));
-        Ok(held)
+        let weight = part.weight(total, part.counted(rows));
+        Ok(Held { part, held, weight })
     }
 
     pub(in crate::data) fn num_batches(&self) -> usize {
-        self.num_batches
+        self.held.num_batches
     }
 
     /// The rows at `rows` of batch `index`. Batches beyond its number start again from the first.
@@ -51,19 +50,52 @@ impl Held {
     /// # Errors
     /// [`Error::BatchRange`](super::super::Error::BatchRange) for rows beyond a batch.
     pub(in crate::data) fn rows(&self, index: usize, rows: Range<usize>) -> Result<Rows> {
-        check_range("validation", &rows, self.global_batch)?;
-        let first = index % self.num_batches * self.global_batch;
-        let rows = rows.map(|row| self.row(first + row));
+        let rows = self.held.rows(index, rows)?;
         Ok(self.part.rows(rows, self.weight))
     }
+}
 
-    // The rows of all batches, one behind the other; none where they are used up.
-    fn row(&self, place: usize) -> Option<usize> {
-        let rows = self.part.packing.num_rows();
-        let total = self.num_batches * self.global_batch;
+impl HeldRows {
+    /// Those of a part of so many rows, in at most as many batches as the settings say.
+    pub(in crate::data) fn new(rows: usize, settings: &Settings) -> HeldRows {
+        HeldRows {
+            num_batches: settings
+                .validation_batches
+                .min(rows.div_ceil(settings.global_batch)),
+            global_batch: settings.global_batch,
+            rows,
+        }
+    }
+
+    pub(in crate::data) fn num_batches(self) -> usize {
+        self.num_batches
+    }
+
+    /// Rows of all batches.
+    pub(in crate::data) fn total(self) -> usize {
+        self.num_batches * self.global_batch
+    }
+
+    /// The row at a place among those of all batches; none where they are used up.
+    pub(in crate::data) fn row(self, place: usize) -> Option<usize> {
+        let (rows, total) = (self.rows, self.total());
         match total >= rows {
             true => (place < rows).then_some(place),
             false => Some((place as u128 * rows as u128 / total as u128) as usize),
         }
+    }
+
+    /// The rows at `rows` of batch `index`. Batches beyond the number start again from the first.
+    ///
+    /// # Errors
+    /// [`Error::BatchRange`](super::super::Error::BatchRange) for rows beyond a batch.
+    pub(in crate::data) fn rows(
+        self,
+        index: usize,
+        rows: Range<usize>,
+    ) -> Result<impl Iterator<Item = Option<usize>>> {
+        check_range("validation", &rows, self.global_batch)?;
+        let first = index % self.num_batches * self.global_batch;
+        Ok(rows.map(move |row| self.row(first + row)))
     }
 }

@@ -13,13 +13,15 @@ mod part;
 use std::ops::Range;
 
 use super::{
-    Content, Order, OrderMode, Result, Settings, Tokenizer,
+    Content, Order, OrderMode, Result, Sample, Settings, Tokenizer,
     dataset::{at_least_one, check_fraction},
 };
 use crate::batches::{Batches, Rows};
+pub(super) use columns::Columns;
 pub use encoded::LossOn;
-pub(super) use encoded::samples_of;
-pub(super) use held::Held;
+pub(super) use encoded::{Encoded, Given, learns, samples_of, tokens_of};
+pub(super) use held::{Held, HeldRows};
+pub(super) use packing::Packing;
 pub use part::Packed;
 use part::Part;
 
@@ -59,28 +61,9 @@ impl Samples {
         let other = validation
             .map(|content| samples_of(content, "data.validation_path"))
             .transpose()?;
-        let kept = match other {
-            Some(_) => training.len(),
-            None => {
-                check_fraction(settings.validation_fraction)?;
-                let held = (training.len() as f64 * settings.validation_fraction).round() as usize;
-                // Two samples are enough for both.
-                let most = training.len().saturating_sub(1).max(1);
-                training.len().saturating_sub(held.clamp(1, most))
-            }
-        };
-        let (own, rest) = training.split_at(kept);
-        let held = match &other {
-            Some((name, samples)) => (name.as_str(), &samples[..]),
-            None => (name.as_str(), rest),
-        };
+        let [own, held] = parts((&name, &training), other.as_ref(), settings)?;
         let validation = Held::new(held, tokenizer, (settings, loss))?;
-        let training = Part::new(
-            (&name, own),
-            tokenizer,
-            (settings.context, loss),
-            "training",
-        )?;
+        let training = Part::new(own, tokenizer, (settings.context, loss), "training")?;
         Ok(Samples {
             order: Order {
                 mode: OrderMode::Epoch,
@@ -126,6 +109,27 @@ impl Batches for Samples {
             validation.fingerprint()
         ))
     }
+}
+
+/// The samples to train on and those to validate on, with the names of their files: without a file for validation, the last
+/// samples are kept for it.
+///
+/// # Errors
+/// [`Error::Setting`](super::Error::Setting) for a fraction that leaves a part without data.
+pub(super) fn parts<'a>(
+    (name, samples): (&'a str, &'a [Sample]),
+    validation: Option<&'a (String, Vec<Sample>)>,
+    settings: &Settings,
+) -> Result<[(&'a str, &'a [Sample]); 2]> {
+    if let Some((other, held)) = validation {
+        return Ok([(name, samples), (other.as_str(), &held[..])]);
+    }
+    check_fraction(settings.validation_fraction)?;
+    let held = (samples.len() as f64 * settings.validation_fraction).round() as usize;
+    // Two samples are enough for both.
+    let most = samples.len().saturating_sub(1).max(1);
+    let (own, rest) = samples.split_at(samples.len().saturating_sub(held.clamp(1, most)));
+    Ok([(name, own), (name, rest)])
 }
 
 #[cfg(test)]

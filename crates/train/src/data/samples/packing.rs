@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// The samples of each row, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Packing {
+pub(in crate::data) struct Packing {
     /// Where each row begins in `samples`, and where the last ends.
     starts: Vec<usize>,
     samples: Vec<u32>,
@@ -18,7 +18,7 @@ impl Packing {
     ///
     /// # Cost
     /// n log n for n samples.
-    pub(super) fn new(lengths: &[usize], context: usize) -> Packing {
+    pub(in crate::data) fn new(lengths: &[usize], context: usize) -> Packing {
         let mut longest_first: Vec<u32> = (0..lengths.len() as u32).collect();
         longest_first.sort_by_key(|sample| std::cmp::Reverse(lengths[*sample as usize]));
         let mut rows: Vec<Vec<u32>> = Vec::new();
@@ -54,12 +54,12 @@ impl Packing {
     }
 
     /// Number of rows.
-    pub(super) fn num_rows(&self) -> usize {
+    pub(in crate::data) fn num_rows(&self) -> usize {
         self.starts.len() - 1
     }
 
     /// The samples of a row.
-    pub(super) fn row(&self, row: usize) -> impl Iterator<Item = usize> {
+    pub(in crate::data) fn row(&self, row: usize) -> impl Iterator<Item = usize> {
         let range: Range<usize> = self.starts[row]..self.starts[row + 1];
         self.samples[range].iter().map(|sample| *sample as usize)
     }

@@ -21,6 +21,19 @@ pub enum Sample {
     },
     /// `{"messages": [{"role": "...", "content": "..."}, ...]}`: a chat.
     Chat(Chat),
+    /// `{"prompt": "...", "chosen": "...", "rejected": "..."}`, or with lists of messages: two answers, of which one was preferred.
+    Pair(Box<Pair>),
+}
+
+/// Two answers to the same, of which one was preferred to the other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pair {
+    /// The better one, with what both answer: a completion or a chat.
+    pub chosen: Sample,
+    /// The other one.
+    pub rejected: Sample,
+    /// Messages with which both chats begin; no answer among them counts.
+    pub given: usize,
 }
 
 /// The messages of a chat, in their order, as a template reads them.
@@ -56,7 +69,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<Sample>> {
     }
 }
 
-const FORMS: &str = "needs `text`, `prompt` and `completion`, or `messages`";
+const FORMS: &str =
+    "needs `text`, `prompt` and `completion`, `messages`, or `chosen` and `rejected`";
 
 fn parsed(line: &str) -> Result<Sample, String> {
     let value = serde_json::from_str(line).map_err(|error| error.to_string())?;
@@ -64,6 +78,9 @@ fn parsed(line: &str) -> Result<Sample, String> {
         return Err(format!("found {}, needs a JSON object", kind(&value)));
     };
     let has = |key| keys.contains_key(key);
+    if has("chosen") || has("rejected") {
+        return pair(&mut keys).map(|pair| Sample::Pair(Box::new(pair)));
+    }
     match (
         has("text"),
         has("prompt") || has("completion"),
@@ -90,26 +107,70 @@ fn text_of(keys: &mut Map<String, Value>, key: &str) -> Result<String, String> {
     }
 }
 
+/// Chats whose prompt is not listed have the messages with which both begin.
+fn pair(keys: &mut Map<String, Value>) -> Result<Pair, String> {
+    if ["chosen", "rejected"]
+        .iter()
+        .any(|key| matches!(keys.get(*key), Some(Value::String(_))))
+    {
+        let prompt = text_of(keys, "prompt")?;
+        let completion = |completion| Sample::Completion {
+            prompt: prompt.clone(),
+            completion,
+        };
+        return Ok(Pair {
+            chosen: completion(text_of(keys, "chosen")?),
+            rejected: completion(text_of(keys, "rejected")?),
+            given: 0,
+        });
+    }
+    let prompt = match keys.contains_key("prompt") {
+        true => messages_of(keys, "prompt")?,
+        false => Vec::new(),
+    };
+    let (chosen, rejected) = (messages_of(keys, "chosen")?, messages_of(keys, "rejected")?);
+    let alike = chosen.iter().zip(&rejected).take_while(|(a, b)| a == b);
+    let given = match prompt.len() {
+        0 => alike.count(),
+        listed => listed,
+    };
+    let tools = keys.remove("tools");
+    let chat = |answer| {
+        Sample::Chat(Chat {
+            messages: [&prompt[..], answer].concat(),
+            tools: tools.clone(),
+        })
+    };
+    Ok(Pair {
+        chosen: chat(&chosen),
+        rejected: chat(&rejected),
+        given,
+    })
+}
+
 fn chat(keys: &mut Map<String, Value>) -> Result<Chat, String> {
-    let messages = match keys.remove("messages") {
+    Ok(Chat {
+        messages: messages_of(keys, "messages")?,
+        tools: keys.remove("tools"),
+    })
+}
+
+fn messages_of(
+    keys: &mut Map<String, Value>,
+    key: &str,
+) -> Result<Vec<Map<String, Value>>, String> {
+    let messages = match keys.remove(key) {
         Some(Value::Array(messages)) if !messages.is_empty() => messages,
         other => {
             let found = other.map_or("nothing", |other| kind(&other));
-            return Err(format!("`messages` is {found}, needs a list of at least 1"));
+            return Err(format!("`{key}` is {found}, needs a list of at least 1"));
         }
     };
     let message = |(index, message): (usize, Value)| match message {
         Value::Object(keys) if keys.get("role").is_some_and(Value::is_string) => Ok(keys),
         _ => Err(format!("message {} has no `role`", index + 1)),
     };
-    Ok(Chat {
-        messages: messages
-            .into_iter()
-            .enumerate()
-            .map(message)
-            .collect::<Result<_, _>>()?,
-        tools: keys.remove("tools"),
-    })
+    messages.into_iter().enumerate().map(message).collect()
 }
 
 fn listed(names: &[&str]) -> String {
@@ -143,6 +204,7 @@ impl Sample {
                 let contents = chat.messages.iter().flat_map(|message| message.values());
                 contents.filter_map(Value::as_str).collect()
             }
+            Sample::Pair(pair) => [pair.chosen.texts(), pair.rejected.texts()].concat(),
         }
     }
 }
@@ -177,11 +239,40 @@ mod tests {
     }
 
     #[test]
+    fn pairs_share_what_they_answer() {
+        let user = "{\"role\": \"user\", \"content\": \"2+3\"}";
+        let says = |text: &str| format!("{{\"role\": \"assistant\", \"content\": \"{text}\"}}");
+        let [right, wrong] = ["5", "6"].map(says);
+        let found = of(&format!(
+            concat!(
+                "{{\"prompt\": \"2+3=\", \"chosen\": \"5\", \"rejected\": \"6\"}}\n",
+                "{{\"prompt\": [{u}], \"chosen\": [{r}], \"rejected\": [{w}]}}\n",
+                "{{\"chosen\": [{u}, {r}], \"rejected\": [{u}, {w}, {u}]}}\n",
+            ),
+            u = user,
+            r = right,
+            w = wrong,
+        ))
+        .unwrap();
+        let pairs: Vec<&Pair> = found
+            .iter()
+            .map(|sample| match sample {
+                Sample::Pair(pair) => &**pair,
+                _ => panic!("bug: a pair expected"),
+            })
+            .collect();
+        assert_eq!(found[0].texts(), ["2+3=", "5", "2+3=", "6"]);
+        assert_eq!(pairs[1].chosen, pairs[2].chosen);
+        let given: Vec<usize> = pairs.iter().map(|pair| pair.given).collect();
+        assert_eq!(given, [0, 1, 1]);
+    }
+
+    #[test]
     fn a_line_that_is_no_sample_is_named() {
         let cases = [
             (
                 "{\"a\": 1}",
-                "line 2: found the key a, needs `text`, `prompt` and `completion`, or `messages`",
+                "line 2: found the key a, needs `text`, `prompt` and `completion`, `messages`, or `chosen` and `rejected`",
             ),
             ("{}", "line 2: found no key, needs `text`"),
             (
@@ -203,6 +294,18 @@ mod tests {
                 "line 2: message 2 has no `role`",
             ),
             ("{\"text\"", "line 2: EOF while parsing"),
+            (
+                "{\"chosen\": \"a\", \"rejected\": \"b\"}",
+                "line 2: found no `prompt`, needs",
+            ),
+            (
+                "{\"prompt\": \"a\", \"chosen\": \"b\"}",
+                "line 2: found no `rejected`, needs",
+            ),
+            (
+                "{\"chosen\": [{\"role\": \"a\"}], \"rejected\": 3}",
+                "line 2: `rejected` is a number, needs a list of at least 1",
+            ),
         ];
         for (line, needed) in cases {
             let found = of(&format!("{{\"text\": \"a\"}}\n{line}\n"))

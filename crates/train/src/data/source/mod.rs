@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::{Error, Result, TokenFolder, Tokens};
 use hal::files;
 pub(crate) use lines::kind as json_kind;
-pub use lines::{Chat, Sample};
+pub use lines::{Chat, Pair, Sample};
 pub(super) use token_file::TokenFile;
 pub use token_file::TokenType;
 

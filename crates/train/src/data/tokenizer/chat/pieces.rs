@@ -33,15 +33,16 @@ impl Renderer<'_> {
         self.render(chat, chat.messages.len(), false)
     }
 
-    /// The text of a chat, in pieces, of which those that an assistant has written count.
+    /// The text of a chat, in pieces, of which those that an assistant has written count, but none of the first `given`
+    /// messages.
     ///
     /// # Errors
     /// As [`ChatTemplate::render`], and for a template that writes earlier messages otherwise once others follow: no piece of
     /// its text is then an answer's.
-    pub(in crate::data) fn pieces(&self, chat: &Chat) -> Result<Vec<(String, bool)>> {
+    pub(in crate::data) fn pieces(&self, chat: &Chat, given: usize) -> Result<Vec<(String, bool)>> {
         let whole = self.whole(chat)?;
         let (mut pieces, mut at) = (Vec::new(), 0);
-        for (index, message) in chat.messages.iter().enumerate() {
+        for (index, message) in chat.messages.iter().enumerate().skip(given) {
             if message.get("role").is_none_or(|role| role != "assistant") {
                 continue;
             }

@@ -37,7 +37,7 @@ fn what_an_assistant_writes_counts() {
         .unwrap()
         .renderer()
         .unwrap()
-        .pieces(&chat)
+        .pieces(&chat, 0)
         .unwrap();
     let counted: Vec<&str> = pieces
         .iter()
@@ -45,6 +45,15 @@ fn what_an_assistant_writes_counts() {
         .map(|piece| &*piece.0)
         .collect();
     assert_eq!(counted, ["yes<|im_end|>\n", "no<|im_end|>\n"]);
+    let of_last = of(CHATML)
+        .unwrap()
+        .renderer()
+        .unwrap()
+        .pieces(&chat, 2)
+        .unwrap();
+    assert_eq!(of_last.len(), 3);
+    assert_eq!(of_last[1], ("no<|im_end|>\n".to_owned(), true));
+    assert!(of_last[0].0.contains("yes") && !of_last[0].1);
     let whole: String = pieces.iter().map(|piece| &*piece.0).collect();
     assert_eq!(
         whole,
@@ -66,7 +75,7 @@ fn a_template_that_rewrites_earlier_messages_tells_no_answers() {
         .unwrap()
         .renderer()
         .unwrap()
-        .pieces(&chat)
+        .pieces(&chat, 0)
         .unwrap_err()
         .to_string();
     assert!(
