@@ -100,7 +100,7 @@ pub(super) fn combine_softmax(args: &CombineSoftmax, traits: &DeviceTraits) -> R
         loss: args.loss.addr,
         num_parts: args.widths.len() as u64,
         rows: args.rows as u64,
-        rows_of_run: (args.rows / args.runs) as u64,
+        rows_of_run: (args.rows / args.runs.max(1)) as u64,
         scale: args.scale,
         joins: counts,
     };
@@ -132,7 +132,7 @@ pub(super) fn cross_entropy_backward(
         log_sum_exp: args.log_sum_exp.addr,
         d_loss: args.d_loss.addr,
         rows: args.rows as u64,
-        rows_of_run: (args.rows / args.runs) as u64,
+        rows_of_run: (args.rows / args.runs.max(1)) as u64,
         columns: args.columns as u64,
         held: held(args.first_column, args.columns, args.vocabulary),
         first_column: args.first_column as u64,
