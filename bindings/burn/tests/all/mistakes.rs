@@ -1,8 +1,6 @@
 //! Mistakes end in a sentence, on every rank where ranks differ; none waits for ever.
 
-#[allow(dead_code, reason = "each test uses a part")]
-mod models;
-
+use crate::models::{Example, Regression, loader};
 use burn::{
     nn::LinearConfig,
     optim::{GradientsParams, SgdConfig},
@@ -14,7 +12,6 @@ use fascicle_burn::{
     library::{hal, job},
     shards,
 };
-use models::{Classes, Mlp, loader};
 
 fn device() -> Device {
     Device::flex().autodiff()
@@ -77,7 +74,7 @@ fn launch(items: usize, fails: bool) -> Result<Vec<()>, Error> {
             .with_application_logger(None)
             .with_training_strategy(TrainingStrategy::Custom(strategy.clone()))
             .launch(Learner::new(
-                Mlp::new(&device()),
+                Regression::new(&device()),
                 SgdConfig::new().init(),
                 0.01,
             ));
