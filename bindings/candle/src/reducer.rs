@@ -51,8 +51,9 @@ use std::{
 /// ```
 ///
 /// # Cost
-/// Nothing is copied: a gradient's vector leaves candle's storage, is reduced in place, and returns to it. Only a gradient that views a
-/// part of its storage, or shares it with another variable's, is copied first; candle's own backward pass makes none of these.
+/// No gradient of more than 4 KiB is copied: its vector leaves candle's storage, is reduced in place, and returns to it. Only a gradient
+/// that views a part of its storage, or shares it with another variable's, is copied first; candle's own backward pass makes none of
+/// these. Smaller gradients travel together in a tensor of the reducer's.
 #[derive(Debug)]
 pub struct GradStoreReducer {
     vars: NamedVars,

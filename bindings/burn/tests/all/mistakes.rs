@@ -30,7 +30,7 @@ fn ranks_with_other_models_are_told_so() {
     });
     let sentence = ran.unwrap_err().to_string();
     assert!(
-        sentence.contains("gradient 1 of a bucket: weight (8 of f32) on rank")
+        sentence.contains("gradient 1 of a step: weight (8 of f32) on rank")
             && sentence.contains("weight (12 of f32) on rank 3 of the group"),
         "{sentence}"
     );
