@@ -44,9 +44,8 @@ const END: &str = "the end of the step";
 
 fn describe(gradients: &[Reduced]) -> String {
     let line = |gradient: &Reduced| {
-        let tensor = gradient.tensor();
-        let (name, length) = (gradient.name(), tensor.num_elements());
-        format!("{name} ({length} of {})\n", tensor.dtype())
+        let (name, length) = (gradient.name(), gradient.num_elements());
+        format!("{name} ({length} of {})\n", gradient.dtype())
     };
     gradients.iter().map(line).collect()
 }

@@ -1,10 +1,11 @@
 //! A bucket's small gradients beside each other in one tensor, so that they travel as one.
 
+use crate::Reduced;
 use std::ops::Range;
 use tensor::{DType, Device, Result, Tensor};
 
 /// Up to this size two copies by the host, into the pack and back, cost less than a collective of its own.
-const SMALL_BYTES: usize = 4 << 10;
+pub(crate) const SMALL_BYTES: usize = 16 << 10;
 
 /// Small gradients in the order of their owners. Each owner's part begins with a mark: it is 0 as long as every rank reduces what all
 /// have agreed on, and a rank that has something else makes the sum another number.
@@ -88,7 +89,10 @@ impl Pack {
     ///
     /// # Errors
     /// As [`Tensor::edit_bytes`].
-    pub(crate) fn put<'a>(&self, all: impl Iterator<Item = (usize, &'a Tensor)>) -> Result<()> {
+    pub(crate) fn put<'a>(
+        &self,
+        all: impl Iterator<Item = (usize, &'a mut Reduced)>,
+    ) -> Result<()> {
         self.edit(all, |packed, alone| packed.copy_from_slice(alone))
     }
 
@@ -96,13 +100,16 @@ impl Pack {
     ///
     /// # Errors
     /// As [`Tensor::edit_bytes`].
-    pub(crate) fn take<'a>(&self, all: impl Iterator<Item = (usize, &'a Tensor)>) -> Result<()> {
+    pub(crate) fn take<'a>(
+        &self,
+        all: impl Iterator<Item = (usize, &'a mut Reduced)>,
+    ) -> Result<()> {
         self.edit(all, |packed, alone| alone.copy_from_slice(packed))
     }
 
     fn edit<'a>(
         &self,
-        all: impl Iterator<Item = (usize, &'a Tensor)>,
+        all: impl Iterator<Item = (usize, &'a mut Reduced)>,
         copy: impl Fn(&mut [u8], &mut [u8]),
     ) -> Result<()> {
         let mut all = all.filter(|(index, _)| self.has(*index)).peekable();
@@ -112,10 +119,7 @@ impl Pack {
         self.tensor.edit_bytes(|pack| {
             for (index, gradient) in all {
                 let place = self.places[index].clone().expect("it is packed");
-                gradient.edit_bytes(|alone| {
-                    copy(&mut pack[place], alone);
-                    Ok(())
-                })?;
+                gradient.edit_bytes(|alone| copy(&mut pack[place], alone))?;
             }
             Ok(())
         })

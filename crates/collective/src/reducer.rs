@@ -2,6 +2,8 @@
 
 use crate::{
     AxisGroup, ParameterShards, Reduced, agreement,
+    pack::SMALL_BYTES,
+    reduced::{Elements, HostVector},
     step_plan::{Bucket, Owners, StepPlan},
 };
 use parallel::Purpose;
@@ -35,7 +37,7 @@ impl Default for ReducerOptions {
 ///
 /// Every rank [pushes](GradientReducer::push) the same gradients in the same order, each as soon as it is computed, and then calls
 /// [`finish`](GradientReducer::finish). Collectives run on a stream of their own, so that they overlap with what the caller does in
-/// between. On the CPU they work in the memory of the vectors. Only gradients of up to 4 KiB are copied, into one tensor that travels
+/// between. On the CPU they work in the memory of the vectors. Only gradients of up to 16 KiB are copied, into one tensor that travels
 /// in their place, and back.
 ///
 /// In the first step, and whenever a rank pushes something else than in the last one, ranks compare what they have pushed before it is
@@ -102,8 +104,12 @@ impl GradientReducer {
     /// do not have; those of starting a reduction. The step's gradients are then gone.
     pub fn push<T: Scalar>(&mut self, name: &str, gradient: Vec<T>) -> Result<()> {
         let device = self.group.context().device();
-        let tensor = Tensor::from_vec(device, &[gradient.len()], gradient)?;
-        self.push_tensor(name, tensor)
+        let is_small = size_of_val(gradient.as_slice()) <= SMALL_BYTES;
+        let elements = match is_small && device.capabilities().host_memory {
+            true => Elements::Vector(HostVector::new(gradient)),
+            false => Elements::Tensor(Tensor::from_vec(device, &[gradient.len()], gradient)?),
+        };
+        self.push_elements(name, elements)
     }
 
     /// As [`push`](GradientReducer::push), of a tensor, such as one over memory of a device
@@ -112,23 +118,27 @@ impl GradientReducer {
     /// # Errors
     /// As [`push`](GradientReducer::push).
     pub fn push_tensor(&mut self, name: &str, tensor: Tensor) -> Result<()> {
-        let outcome = self.take(name, tensor);
+        self.push_elements(name, Elements::Tensor(tensor))
+    }
+
+    fn push_elements(&mut self, name: &str, elements: Elements) -> Result<()> {
+        let outcome = self.take(name, elements);
         if outcome.is_err() {
             self.abandon();
         }
         outcome
     }
 
-    fn take(&mut self, name: &str, tensor: Tensor) -> Result<()> {
+    fn take(&mut self, name: &str, elements: Elements) -> Result<()> {
         let index = self.gradients.len();
         let plan = self.plan.as_ref().filter(|_| self.follows);
-        let planned = plan.and_then(|plan| plan.name(index, name, &tensor));
+        let planned = plan.and_then(|plan| plan.name(index, name, &elements));
         self.follows = planned.is_some();
         let name = match planned {
             Some(name) => name,
-            None => self.check(name, &tensor)?,
+            None => self.check(name, &elements)?,
         };
-        self.gradients.push(Reduced::new(name, tensor));
+        self.gradients.push(Reduced::new(name, elements));
         match &self.plan {
             Some(plan) if self.follows && plan.is_filled(self.started, index + 1) => {
                 self.start(false)
@@ -138,13 +148,14 @@ impl GradientReducer {
     }
 
     // The name of a gradient that may be reduced.
-    fn check(&self, name: &str, tensor: &Tensor) -> Result<Rc<str>> {
-        if !tensor.dtype().is_float() {
-            let found = format!("gradient {name} of {}", tensor.dtype());
+    fn check(&self, name: &str, elements: &Elements) -> Result<Rc<str>> {
+        let dtype = elements.dtype();
+        if !dtype.is_float() {
+            let found = format!("gradient {name} of {dtype}");
             return Err(Error::invalid("GradientReducer", found, "a float type"));
         }
         if let Some(shards) = &self.options.shards {
-            shards.check(name, tensor.num_elements())?;
+            shards.check(name, elements.num_elements())?;
         }
         Ok(name.into())
     }
@@ -261,10 +272,16 @@ impl GradientReducer {
             bucket.pack.fill(1.0)?;
             self.reduce(&stream, bucket, &plan.zeros(device, bucket)?)?;
         } else {
-            let gradients = &self.gradients[bucket.gradients.clone()];
-            let tensors = gradients.iter().map(Reduced::tensor).enumerate();
-            bucket.pack.put(tensors)?;
+            let mut all = std::mem::take(&mut self.gradients);
+            let gradients = &mut all[bucket.gradients.clone()];
+            bucket.pack.put(gradients.iter_mut().enumerate())?;
+            let mut alone = gradients.iter_mut().enumerate();
+            alone.try_for_each(|(index, it)| match bucket.pack.has(index) {
+                true => Ok(()),
+                false => it.make_tensor(device),
+            })?;
             self.reduce(&stream, bucket, gradients)?;
+            self.gradients = all;
         }
         self.last = Some(stream.record()?);
         self.started += 1;
@@ -275,39 +292,42 @@ impl GradientReducer {
         let (pack, group) = (&bucket.pack, &self.group);
         let alone = gradients.iter().enumerate();
         let alone = alone.filter(|(index, _)| !pack.has(*index));
-        let alone = alone.map(|(_, gradient)| gradient);
+        let alone = alone.filter_map(|(_, it)| Some((it.name(), it.tensor()?)));
         match &self.options.shards {
             Some(shards) => {
                 group.reduce_scatter_on(stream, pack.tensor(), pack.own(), Some(pack.counts()))?;
-                let named = alone.map(|gradient| (gradient.name(), gradient.tensor()));
-                shards.reduce(group, stream, &named.collect::<Vec<_>>())
+                shards.reduce(group, stream, &alone.collect::<Vec<_>>())
             }
             None => {
-                let tensors = alone.map(Reduced::tensor);
-                let tensors: Vec<&Tensor> = std::iter::once(pack.tensor()).chain(tensors).collect();
+                let alone = alone.map(|(_, tensor)| tensor);
+                let tensors: Vec<&Tensor> = std::iter::once(pack.tensor()).chain(alone).collect();
                 group.all_reduces_on(stream, &tensors, ReduceOp::Sum)
             }
         }
     }
 
     // Brings the reduced gradients of these buckets, as averages if asked, to where they were pushed.
-    fn collect_buckets(&self, buckets: Range<usize>) -> Result<()> {
-        let Some(plan) = &self.plan else {
-            return Ok(());
-        };
+    fn collect_buckets(&mut self, buckets: Range<usize>) -> Result<()> {
+        let mut all = std::mem::take(&mut self.gradients);
         let mut sizes = Vec::new();
-        for Bucket { gradients, pack } in &plan.buckets()[buckets] {
+        let plan = self.plan.iter();
+        for Bucket { gradients, pack } in plan.flat_map(|plan| &plan.buckets()[buckets.clone()]) {
+            let gradients = &mut all[gradients.clone()];
             if self.options.average {
                 self.divide(&mut sizes, pack.own())?;
+                for (index, gradient) in gradients.iter().enumerate() {
+                    if let Some(tensor) = gradient.tensor()
+                        && !pack.has(index)
+                        && self.is_mine(gradient)
+                    {
+                        self.divide(&mut sizes, tensor)?;
+                    }
+                }
             }
-            let gradients = self.gradients[gradients.clone()].iter().enumerate();
-            let own = || gradients.clone().filter(|(_, it)| self.is_mine(it));
-            pack.take(own().map(|(index, it)| (index, it.tensor())))?;
-            if self.options.average {
-                let mut alone = own().filter(|(index, _)| !pack.has(*index));
-                alone.try_for_each(|(_, it)| self.divide(&mut sizes, it.tensor()))?;
-            }
+            let own = gradients.iter_mut().enumerate();
+            pack.take(own.filter(|(_, it)| self.is_mine(it)))?;
         }
+        self.gradients = all;
         Ok(())
     }
 

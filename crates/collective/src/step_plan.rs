@@ -1,6 +1,6 @@
 //! The gradients that all ranks have pushed in a step, and the buckets in which they travel.
 
-use crate::{Reduced, pack::Pack};
+use crate::{Reduced, pack::Pack, reduced::Elements};
 use std::{ops::Range, rc::Rc};
 use tensor::{DType, Device, Result, Tensor};
 
@@ -46,7 +46,7 @@ impl StepPlan {
         let mut ends = Vec::new();
         let mut bytes = 0;
         for (index, gradient) in gradients.iter().enumerate() {
-            bytes += gradient.tensor().bytes();
+            bytes += gradient.num_elements() * gradient.dtype().bytes();
             if bytes >= bucket_bytes && index + 1 < gradients.len() {
                 ends.push(index + 1);
                 bytes = 0;
@@ -58,9 +58,8 @@ impl StepPlan {
         let buckets = ends.into_iter().map(|end| {
             let range = std::mem::replace(&mut start, end)..end;
             let of = |gradient: &Reduced| {
-                let tensor = gradient.tensor();
                 let owner = (owners.of)(gradient.name());
-                (owner, tensor.num_elements(), tensor.dtype())
+                (owner, gradient.num_elements(), gradient.dtype())
             };
             let members: Vec<_> = gradients[range.clone()].iter().map(of).collect();
             Ok(Bucket {
@@ -71,8 +70,8 @@ impl StepPlan {
         let buckets = buckets.collect::<Result<_>>()?;
         let planned = |gradient: &Reduced| PlannedGradient {
             name: gradient.shared_name(),
-            length: gradient.tensor().num_elements(),
-            dtype: gradient.tensor().dtype(),
+            length: gradient.num_elements(),
+            dtype: gradient.dtype(),
         };
         Ok(StepPlan {
             gradients: gradients.iter().map(planned).collect(),
@@ -81,11 +80,11 @@ impl StepPlan {
     }
 
     /// The name of the gradient at this place, if it is the planned one.
-    pub(crate) fn name(&self, index: usize, name: &str, tensor: &Tensor) -> Option<Rc<str>> {
+    pub(crate) fn name(&self, index: usize, name: &str, found: &Elements) -> Option<Rc<str>> {
         let planned = self.gradients.get(index)?;
         let is_planned = *planned.name == *name
-            && planned.length == tensor.num_elements()
-            && planned.dtype == tensor.dtype();
+            && planned.length == found.num_elements()
+            && planned.dtype == found.dtype();
         is_planned.then(|| planned.name.clone())
     }
 
@@ -110,7 +109,7 @@ impl StepPlan {
     pub(crate) fn zeros(&self, device: &Device, bucket: &Bucket) -> Result<Vec<Reduced>> {
         let zeros = |planned: &PlannedGradient| {
             let tensor = Tensor::zeros(device, planned.dtype, &[planned.length])?;
-            Ok(Reduced::new(planned.name.clone(), tensor))
+            Ok(Reduced::new(planned.name.clone(), Elements::Tensor(tensor)))
         };
         let planned = &self.gradients[bucket.gradients.clone()];
         planned.iter().map(zeros).collect()
