@@ -1,4 +1,4 @@
-//! burn's learner on four ranks: the lines marked `//+` are what data parallelism adds.
+//! burn's learner on four ranks: the lines marked `//+` are what data parallelism adds or changes.
 //!
 //! `cargo run --release --example learner`, or with `--features mpi` under `mpirun -n 4`.
 

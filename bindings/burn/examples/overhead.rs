@@ -1,9 +1,11 @@
-//! What the gradients of a burn model cost to reduce, beside one bare all-reduce of as many bytes: medians of rounds in turn.
+//! What the gradients of a burn model cost to reduce, beside one bare all-reduce of as many bytes, in turn.
 //!
-//! `cargo run --release --example overhead -- [RANKS] [ROUNDS]`
+//! `cargo run --release --example overhead -- [RANKS] [TURNS]`, or with `--features mpi` under `mpirun`.
 
 #[path = "../../../crates/collective/examples/overhead/turns.rs"]
 mod turns;
+#[path = "../../shared/vectors.rs"]
+mod vectors;
 
 use burn::{
     module::{Module, Param, ParamId},
@@ -11,7 +13,7 @@ use burn::{
     tensor::{Device, Tensor, TensorData},
 };
 use fascicle_burn::{
-    AxisGroup, GradientsReducer, ReducerOptions, Result,
+    AxisGroup, Error, GradientsReducer, ReducerOptions, Result, library,
     library::{job, parallel::Context, tensor::ReduceOp},
 };
 
@@ -20,16 +22,15 @@ struct Parameters {
     parameters: Vec<Param<Tensor<1>>>,
 }
 
-fn measure(context: &Context, rounds: usize) -> Result<Vec<(usize, [f64; 2])>> {
+fn measure(context: &Context, turns: usize) -> Result<()> {
     let group = AxisGroup::named(context, "data")?;
     let device = Device::flex();
     let tensor = |length: usize| {
-        let data = TensorData::new(vec![1e-3f32; length], [length]);
+        let data = TensorData::new(vec![0f32; length], [length]);
         Tensor::<1>::from_data(data, &device)
     };
-    let mut all = Vec::new();
-    for total in turns::TOTALS {
-        let lengths = turns::lengths(total);
+    for bytes in turns::SIZES {
+        let lengths = turns::lengths(bytes);
         let parameter = |&length| Param::initialized(ParamId::new(), tensor(length));
         let model = Parameters {
             parameters: lengths.iter().map(parameter).collect(),
@@ -39,34 +40,34 @@ fn measure(context: &Context, rounds: usize) -> Result<Vec<(usize, [f64; 2])>> {
             ..ReducerOptions::default()
         };
         let mut reducer = GradientsReducer::new(&group, options)?;
-        let mut bare = vec![1e-3f32; total];
-        let mut times: [Vec<f64>; 2] = Default::default();
-        for _ in 0..rounds {
-            let barrier = || Ok(group.barrier()?);
-            times[0].push(turns::timed(barrier, || {
-                Ok(group.all_reduce(&mut bare, ReduceOp::Sum)?)
-            })?);
-            let mut gradients = GradientsParams::new();
-            for (parameter, &length) in model.parameters.iter().zip(&lengths) {
-                gradients.register(parameter.id, tensor(length));
-            }
-            times[1].push(turns::timed(barrier, || reducer.reduce(&model, gradients))?);
+        let mut gradients = GradientsParams::new();
+        for (parameter, &length) in model.parameters.iter().zip(&lengths) {
+            gradients.register(parameter.id, tensor(length));
         }
-        all.push((4 * total, turns::medians(times)));
+        let mut bare = vec![0f32; bytes / 4];
+        let mut plain = vectors::reducer(&group, &lengths)?;
+        let through = || {
+            let own = std::mem::replace(&mut gradients, GradientsParams::new());
+            gradients = reducer.reduce(&model, own)?;
+            Ok(())
+        };
+        let ways: Vec<turns::Way<'_, Error>> = vec![
+            (
+                "all_reduce",
+                Box::new(|| Ok(group.all_reduce(&mut bare, ReduceOp::Sum)?)),
+            ),
+            ("GradientReducer", Box::new(|| Ok(plain()?))),
+            ("burn", Box::new(through)),
+        ];
+        turns::compare(group.rank(), bytes, turns, || Ok(group.barrier()?), ways)?;
     }
-    Ok(all)
+    Ok(())
 }
 
 fn main() -> Result<()> {
-    let (ranks, rounds) = turns::arguments();
+    let (ranks, turns) = turns::arguments();
     let job = job()
         .grid(&format!("data={ranks}"))
         .expect("a number of ranks");
-    let lines = job.run(move |context| measure(context, rounds))?;
-    turns::print(
-        (ranks, rounds),
-        ["all_reduce", "GradientsReducer"],
-        &lines[0],
-    );
-    Ok(())
+    job.run(move |context| measure(context, turns)).map(drop)
 }

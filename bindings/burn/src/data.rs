@@ -48,7 +48,7 @@ impl Elements {
 
     /// Those of a reduced gradient.
     pub(crate) fn of(reduced: Reduced) -> Result<Elements> {
-        Ok(match reduced.tensor().dtype() {
+        Ok(match reduced.dtype() {
             hal::DType::F64 => Elements::F64(reduced.into_vec()?),
             hal::DType::F32 => Elements::F32(reduced.into_vec()?),
             hal::DType::Bf16 => Elements::Bf16(reduced.into_vec()?),

@@ -84,8 +84,8 @@ fn replace<M: Module>(model: M, work: impl FnMut(&str, &mut Elements) -> Result<
 /// ```
 ///
 /// # Cost
-/// On a backend of the CPU whose tensors are vectors, such as flex, nothing is copied: a gradient's memory goes to the reducer and
-/// back. Other backends copy gradients to the host and back.
+/// On a backend of the CPU whose tensors are vectors, such as flex, no gradient of more than 16 KiB is copied: its memory goes to the
+/// reducer and back. Other backends copy gradients to the host and back.
 #[derive(Debug)]
 pub struct GradientsReducer {
     reducer: GradientReducer,

@@ -87,7 +87,7 @@ pub unsafe extern "C" fn fascicle_reducer_finish(reducer: *mut Reducer) -> Statu
         // Gradients that nothing divides may still be on their way.
         reduced
             .iter()
-            .try_for_each(|gradient| gradient.tensor().synchronize())
+            .try_for_each(|gradient| gradient.synchronize())
     })
 }
 

@@ -1,11 +1,12 @@
-//! candle's perceptron on four ranks: the lines marked `//+` are what data parallelism with sharded optimiser state adds.
+//! The perceptron of candle's mnist-training on four ranks: the lines marked `//+`, with the first line of the statement that they end,
+//! are what data parallelism with sharded optimiser state adds or changes.
 //!
 //! `cargo run --release --example mlp`, or with `--features mpi` under `mpirun -n 4`.
 
 use candle_core::{DType, Device, Module, Tensor};
 use candle_nn::{AdamW, Optimizer, VarBuilder, VarMap, linear, loss};
-use fascicle_candle::library::{job, parallel::Context};
-use fascicle_candle::{AxisGroup, GradStoreReducer, NamedVars, ReducerOptions, Result}; //+ //+
+use fascicle_candle::library::{job, parallel::Context}; //+
+use fascicle_candle::{AxisGroup, GradStoreReducer, NamedVars, ReducerOptions, Result}; //+
 
 fn train(context: &Context) -> Result<f32> {
     let map = VarMap::new();
@@ -18,13 +19,13 @@ fn train(context: &Context) -> Result<f32> {
     vars.broadcast(&group)?; //+
     let shards = Some(vars.shards(&group)?); //+
     let options = ReducerOptions {
-        shards,
-        ..ReducerOptions::default()
+        shards,                      //+
+        ..ReducerOptions::default()  //+
     }; //+
     let mut reducer = GradStoreReducer::new(&group, vars, options)?; //+
-    let mut optimiser = AdamW::new_lr(reducer.own_vars(), 1e-3)?;
+    let mut optimiser = AdamW::new_lr(reducer.own_vars(), 1e-3)?; //+
 
-    let (images, labels) = batch(group.rank())?;
+    let (images, labels) = batch(group.rank())?; //+
     let mut last = f32::NAN;
     for _step in 0..30 {
         let logits = down.forward(&up.forward(&images)?.relu()?)?;

@@ -51,8 +51,9 @@ use std::{
 /// ```
 ///
 /// # Cost
-/// Nothing is copied: a gradient's vector leaves candle's storage, is reduced in place, and returns to it. Only a gradient that views a
-/// part of its storage, or shares it with another variable's, is copied first; candle's own backward pass makes none of these.
+/// No gradient of more than 16 KiB is copied: its vector leaves candle's storage, is reduced in place, and returns to it. Only a gradient
+/// that views a part of its storage, or shares it with another variable's, is copied first; candle's own backward pass makes none of
+/// these. Smaller gradients travel together in a tensor of the reducer's.
 #[derive(Debug)]
 pub struct GradStoreReducer {
     vars: NamedVars,
@@ -183,7 +184,7 @@ fn zeros(gradient: &Tensor) -> Option<CpuStorage> {
 }
 
 fn elements(reduced: Reduced) -> Result<CpuStorage> {
-    Ok(match reduced.tensor().dtype() {
+    Ok(match reduced.dtype() {
         DType::F64 => CpuStorage::F64(reduced.into_vec()?),
         DType::F32 => CpuStorage::F32(reduced.into_vec()?),
         DType::Bf16 => CpuStorage::BF16(reduced.into_vec()?),

@@ -10,8 +10,9 @@
 //! gradients in the same order. [`ParameterShards`] divides parameters over replicas, for an optimiser whose state each rank holds
 //! in part (ZeRO-1).
 //!
-//! On the CPU no element is copied: collectives work in the memory that they are given. Other devices copy slices to their memory
-//! and back; pass them memory of the device instead ([`Tensor::from_memory`], [`Device::adopt_stream`](tensor::Device::adopt_stream)).
+//! On the CPU collectives work in the memory that they are given; only small gradients are copied. Other devices copy slices to their
+//! memory and back; pass them memory of the device instead ([`Tensor::from_memory`],
+//! [`Device::adopt_stream`](tensor::Device::adopt_stream)).
 //!
 //! Four ranks sum along one axis of their grid:
 //!
@@ -35,10 +36,14 @@
 
 mod agreement;
 mod axis_group;
+mod pack;
+mod reduced;
 mod reducer;
 mod shards;
+mod step_plan;
 
 pub use axis_group::AxisGroup;
-pub use reducer::{GradientReducer, Reduced, ReducerOptions};
+pub use reduced::Reduced;
+pub use reducer::{GradientReducer, ReducerOptions};
 pub use shards::ParameterShards;
 pub use tensor::{DType, Error, ReduceOp, Result, Scalar, Tensor};

@@ -1,9 +1,14 @@
 //! Gradients summed over replicas, in buckets, while backward still runs.
 
-use crate::{AxisGroup, ParameterShards, agreement::Order};
+use crate::{
+    AxisGroup, ParameterShards, Reduced, agreement,
+    pack::SMALL_BYTES,
+    reduced::{Elements, HostVector},
+    step_plan::{Bucket, Owners, StepPlan},
+};
 use parallel::Purpose;
-use std::rc::Rc;
-use tensor::{DType, Error, Event, ReduceOp, Result, Scalar, Stream, StreamKind, Tensor, ops};
+use std::{ops::Range, rc::Rc};
+use tensor::{Error, Event, ReduceOp, Result, Scalar, Stream, StreamKind, Tensor, ops};
 
 /// How gradients are reduced.
 #[derive(Clone, Debug)]
@@ -32,7 +37,11 @@ impl Default for ReducerOptions {
 ///
 /// Every rank [pushes](GradientReducer::push) the same gradients in the same order, each as soon as it is computed, and then calls
 /// [`finish`](GradientReducer::finish). Collectives run on a stream of their own, so that they overlap with what the caller does in
-/// between. On the CPU they work in the memory of the vectors; nothing is copied.
+/// between. On the CPU they work in the memory of the vectors. Only gradients of up to 16 KiB are copied, into one tensor that travels
+/// in their place, and back.
+///
+/// In the first step, and whenever a rank pushes something else than in the last one, ranks compare what they have pushed before it is
+/// reduced, and nothing overlaps. In all other steps one more element of each bucket says that no rank has other gradients.
 ///
 /// ```
 /// use fascicle_collective::{AxisGroup, GradientReducer, ReducerOptions};
@@ -57,46 +66,14 @@ pub struct GradientReducer {
     group: AxisGroup,
     stream: Stream,
     options: ReducerOptions,
-    open: Bucket,
-    in_flight: Vec<Bucket>,
+    // What all ranks have agreed on; none before the first step.
+    plan: Option<StepPlan>,
+    gradients: Vec<Reduced>,
+    // Whether the gradients are those of the plan so far, and the number of its buckets that have started.
+    follows: bool,
+    started: usize,
     // After the last collective, whichever stream has it: ranks run them in one order.
     last: Option<Event>,
-}
-
-/// A gradient after its reduction.
-#[derive(Debug)]
-pub struct Reduced {
-    name: String,
-    tensor: Tensor,
-}
-
-impl Reduced {
-    /// The name under which it was pushed.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The reduced elements.
-    pub fn tensor(&self) -> &Tensor {
-        &self.tensor
-    }
-
-    /// The reduced elements in the vector that was pushed, if it was one; otherwise in a copy.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for another type than that of the gradient.
-    pub fn into_vec<T: Scalar>(self) -> Result<Vec<T>> {
-        self.tensor.into_vec()
-    }
-}
-
-#[derive(Debug, Default)]
-struct Bucket {
-    gradients: Vec<Reduced>,
-    bytes: usize,
-    order: Order,
-    // The largest numbers of `order` over all ranks, once the bucket is in flight.
-    largest: Option<Tensor>,
 }
 
 impl GradientReducer {
@@ -112,8 +89,10 @@ impl GradientReducer {
             group,
             stream,
             options,
-            open: Bucket::default(),
-            in_flight: Vec::new(),
+            plan: None,
+            gradients: Vec::new(),
+            follows: true,
+            started: 0,
             last: None,
         })
     }
@@ -125,8 +104,12 @@ impl GradientReducer {
     /// do not have; those of starting a reduction. The step's gradients are then gone.
     pub fn push<T: Scalar>(&mut self, name: &str, gradient: Vec<T>) -> Result<()> {
         let device = self.group.context().device();
-        let tensor = Tensor::from_vec(device, &[gradient.len()], gradient)?;
-        self.push_tensor(name, tensor)
+        let is_small = size_of_val(gradient.as_slice()) <= SMALL_BYTES;
+        let elements = match is_small && device.capabilities().host_memory {
+            true => Elements::Vector(HostVector::new(gradient)),
+            false => Elements::Tensor(Tensor::from_vec(device, &[gradient.len()], gradient)?),
+        };
+        self.push_elements(name, elements)
     }
 
     /// As [`push`](GradientReducer::push), of a tensor, such as one over memory of a device
@@ -135,30 +118,46 @@ impl GradientReducer {
     /// # Errors
     /// As [`push`](GradientReducer::push).
     pub fn push_tensor(&mut self, name: &str, tensor: Tensor) -> Result<()> {
-        let outcome = self.take(name, tensor);
+        self.push_elements(name, Elements::Tensor(tensor))
+    }
+
+    fn push_elements(&mut self, name: &str, elements: Elements) -> Result<()> {
+        let outcome = self.take(name, elements);
         if outcome.is_err() {
             self.abandon();
         }
         outcome
     }
 
-    fn take(&mut self, name: &str, tensor: Tensor) -> Result<()> {
-        if !tensor.dtype().is_float() {
-            let found = format!("gradient {name} of {}", tensor.dtype());
+    fn take(&mut self, name: &str, elements: Elements) -> Result<()> {
+        let index = self.gradients.len();
+        let plan = self.plan.as_ref().filter(|_| self.follows);
+        let planned = plan.and_then(|plan| plan.name(index, name, &elements));
+        self.follows = planned.is_some();
+        let name = match planned {
+            Some(name) => name,
+            None => self.check(name, &elements)?,
+        };
+        self.gradients.push(Reduced::new(name, elements));
+        match &self.plan {
+            Some(plan) if self.follows && plan.is_filled(self.started, index + 1) => {
+                self.start(false)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    // The name of a gradient that may be reduced.
+    fn check(&self, name: &str, elements: &Elements) -> Result<Rc<str>> {
+        let dtype = elements.dtype();
+        if !dtype.is_float() {
+            let found = format!("gradient {name} of {dtype}");
             return Err(Error::invalid("GradientReducer", found, "a float type"));
         }
-        let (length, dtype) = (tensor.num_elements(), tensor.dtype());
         if let Some(shards) = &self.options.shards {
-            shards.check(name, length)?;
+            shards.check(name, elements.num_elements())?;
         }
-        self.open.order.push(name, length, dtype);
-        self.open.bytes += tensor.bytes();
-        let name = name.to_owned();
-        self.open.gradients.push(Reduced { name, tensor });
-        if self.open.bytes >= self.options.bucket_bytes {
-            self.start(&self.stream.clone(), false)?;
-        }
-        Ok(())
+        Ok(name.into())
     }
 
     /// Waits for all reductions, and returns the gradients in the order in which they were pushed: all of them, or with shards
@@ -170,32 +169,71 @@ impl GradientReducer {
     /// gradients are then gone.
     pub fn finish(&mut self) -> Result<Vec<Reduced>> {
         let outcome = self.collect();
-        if outcome.is_err() {
-            self.abandon();
+        match outcome.is_ok() {
+            true => self.begin_step(),
+            false => self.abandon(),
         }
         outcome
     }
 
     fn collect(&mut self) -> Result<Vec<Reduced>> {
-        self.open.order.end();
-        // There is nothing more to overlap with. Behind no other bucket, the last one runs where the host waits for it: on the CPU
-        // a worker's wake-up would take longer than the reduction of a small model.
-        match self.in_flight.is_empty() {
-            true => self.start(&self.group.context().device().compute(), true)?,
-            false => self.start(&self.stream.clone(), false)?,
+        if self.group.size() > 1 {
+            self.complete()?;
         }
-        let buckets = std::mem::take(&mut self.in_flight);
-        let mut reduced = Vec::new();
-        for bucket in buckets {
-            if let Some(largest) = &bucket.largest {
-                bucket.order.check(&self.group, largest)?;
-            }
-            reduced.extend(bucket.gradients.into_iter().filter(|it| self.is_mine(it)));
-        }
-        if self.options.average && self.group.size() > 1 {
-            self.divide(&reduced)?;
-        }
+        let mut reduced = std::mem::take(&mut self.gradients);
+        reduced.retain(|gradient| self.is_mine(gradient));
         Ok(reduced)
+    }
+
+    // Reduces what has not started, by the plan or, where ranks have left it, by the plan of this step.
+    fn complete(&mut self) -> Result<()> {
+        let done = self.started;
+        if let Some(plan) = &self.plan {
+            let buckets = plan.buckets().len();
+            self.follows &= plan.num_gradients() == self.gradients.len();
+            while self.started < buckets {
+                self.start(!self.follows)?;
+            }
+            if !self.is_left()? {
+                return self.collect_buckets(0..buckets);
+            }
+        }
+        let agreed = agreement::compare(&self.group, &self.gradients);
+        if let (Err(_), Some(plan)) = (&agreed, &self.plan) {
+            // Marks are sums of all ranks' now, also on those that have set none.
+            plan.buckets().iter().try_for_each(|it| it.pack.fill(0.0))?;
+        }
+        agreed?;
+        // All ranks have pushed the same, so all have left the plan in the same place, and reduced the same until then.
+        self.collect_buckets(0..done)?;
+        let plan = self.plan_of_step()?;
+        let buckets = plan.buckets().len();
+        self.plan = Some(plan);
+        self.started = done;
+        while self.started < buckets {
+            self.start(false)?;
+        }
+        self.collect_buckets(done..buckets)
+    }
+
+    fn plan_of_step(&self) -> Result<StepPlan> {
+        let shards = self.options.shards.as_ref();
+        let owners = Owners {
+            rank: shards.map_or(0, |_| self.group.rank()),
+            number: shards.map_or(1, |_| self.group.size()),
+            of: &|name| shards.and_then(|it| it.owner(name)).unwrap_or(0),
+        };
+        let device = self.group.context().device();
+        StepPlan::new(device, &self.gradients, self.options.bucket_bytes, &owners)
+    }
+
+    // Whether a rank has gradients that are not the plan's; waits for all buckets.
+    fn is_left(&self) -> Result<bool> {
+        let mut is_left = false;
+        for bucket in self.plan.iter().flat_map(StepPlan::buckets) {
+            is_left |= bucket.pack.is_marked()?;
+        }
+        Ok(is_left)
     }
 
     /// Forgets the gradients that were pushed since the last [`finish`](GradientReducer::finish), once nothing works on them any more.
@@ -204,73 +242,115 @@ impl GradientReducer {
         // The failure has been reported.
         let _ = self.stream.synchronize();
         let _ = self.group.context().device().compute().synchronize();
-        self.open = Bucket::default();
-        self.in_flight.clear();
+        self.begin_step();
         self.last = None;
     }
 
-    // Starts the reduction of the open bucket. The hash comes first: where ranks differ, it is compared before anything else.
-    fn start(&mut self, stream: &Stream, waits: bool) -> Result<()> {
-        let mut bucket = std::mem::take(&mut self.open);
-        if self.group.size() > 1 {
-            if let Some(last) = self.last.take() {
-                stream.wait(&last)?;
+    fn begin_step(&mut self) {
+        self.gradients.clear();
+        self.follows = true;
+        self.started = 0;
+    }
+
+    // Starts the plan's next bucket: with the gradients of this step, or with marks and zeros on a rank that leaves the plan.
+    fn start(&mut self, leaves: bool) -> Result<()> {
+        let Some(plan) = &self.plan else {
+            return Ok(());
+        };
+        let device = self.group.context().device();
+        // With one bucket there is nothing to overlap with, so it runs where the host waits for it: on the CPU a worker's wake-up
+        // would take longer than the reduction of a small model.
+        let stream = match plan.buckets().len() {
+            1 => device.compute(),
+            _ => self.stream.clone(),
+        };
+        if let Some(last) = self.last.take() {
+            stream.wait(&last)?;
+        }
+        let bucket = &plan.buckets()[self.started];
+        if leaves {
+            bucket.pack.fill(1.0)?;
+            self.reduce(&stream, bucket, &plan.zeros(device, bucket)?)?;
+        } else {
+            let mut all = std::mem::take(&mut self.gradients);
+            let gradients = &mut all[bucket.gradients.clone()];
+            bucket.pack.put(gradients.iter_mut().enumerate())?;
+            let mut alone = gradients.iter_mut().enumerate();
+            alone.try_for_each(|(index, it)| match bucket.pack.has(index) {
+                true => Ok(()),
+                false => it.make_tensor(device),
+            })?;
+            self.reduce(&stream, bucket, gradients)?;
+            self.gradients = all;
+        }
+        self.last = Some(stream.record()?);
+        self.started += 1;
+        Ok(())
+    }
+
+    fn reduce(&self, stream: &Stream, bucket: &Bucket, gradients: &[Reduced]) -> Result<()> {
+        let (pack, group) = (&bucket.pack, &self.group);
+        let alone = gradients.iter().enumerate();
+        let alone = alone.filter(|(index, _)| !pack.has(*index));
+        let alone = alone.filter_map(|(_, it)| Some((it.name(), it.tensor()?)));
+        match &self.options.shards {
+            Some(shards) => {
+                group.reduce_scatter_on(stream, pack.tensor(), pack.own(), Some(pack.counts()))?;
+                shards.reduce(group, stream, &alone.collect::<Vec<_>>())
             }
-            let device = self.group.context().device();
-            let largest = Tensor::from_vec(device, &[4], bucket.order.numbers().to_vec())?;
-            self.group.all_reduce_on(stream, &largest, ReduceOp::Max)?;
-            if waits {
-                // The host waits for this stream, so ranks that differ must learn it before a collective that others do not call.
-                bucket.order.check(&self.group, &largest)?;
-            } else {
-                bucket.largest = Some(largest);
+            None => {
+                let alone = alone.map(|(_, tensor)| tensor);
+                let tensors: Vec<&Tensor> = std::iter::once(pack.tensor()).chain(alone).collect();
+                group.all_reduces_on(stream, &tensors, ReduceOp::Sum)
             }
-            let tensors: Vec<(&str, &Tensor)> = bucket
-                .gradients
-                .iter()
-                .map(|gradient| (gradient.name.as_str(), &gradient.tensor))
-                .collect();
-            match &self.options.shards {
-                Some(shards) => shards.reduce(&self.group, stream, &tensors)?,
-                None => {
-                    let tensors: Vec<&Tensor> = tensors.iter().map(|(_, it)| *it).collect();
-                    self.group.all_reduces_on(stream, &tensors, ReduceOp::Sum)?;
+        }
+    }
+
+    // Brings the reduced gradients of these buckets, as averages if asked, to where they were pushed.
+    fn collect_buckets(&mut self, buckets: Range<usize>) -> Result<()> {
+        let mut all = std::mem::take(&mut self.gradients);
+        let mut sizes = Vec::new();
+        let plan = self.plan.iter();
+        for Bucket { gradients, pack } in plan.flat_map(|plan| &plan.buckets()[buckets.clone()]) {
+            let gradients = &mut all[gradients.clone()];
+            if self.options.average {
+                self.divide(&mut sizes, pack.own())?;
+                for (index, gradient) in gradients.iter().enumerate() {
+                    if let Some(tensor) = gradient.tensor()
+                        && !pack.has(index)
+                        && self.is_mine(gradient)
+                    {
+                        self.divide(&mut sizes, tensor)?;
+                    }
                 }
             }
-            self.last = Some(stream.record()?);
+            let own = gradients.iter_mut().enumerate();
+            pack.take(own.filter(|(_, it)| self.is_mine(it)))?;
         }
-        self.in_flight.push(bucket);
+        self.gradients = all;
         Ok(())
     }
 
     fn is_mine(&self, gradient: &Reduced) -> bool {
         let shards = self.options.shards.as_ref();
-        shards.is_none_or(|shards| shards.owner(&gradient.name) == Some(self.group.rank()))
+        shards.is_none_or(|shards| shards.owner(gradient.name()) == Some(self.group.rank()))
     }
 
     // Divides instead of multiplying by the reciprocal: the number of ranks is exact in every type, and a quotient is rounded once.
-    fn divide(&self, gradients: &[Reduced]) -> Result<()> {
-        let device = self.group.context().device();
-        let mut sizes: Vec<(DType, Tensor)> = Vec::new();
-        for Reduced { tensor, .. } in gradients {
-            let dtype = tensor.dtype();
-            if !sizes.iter().any(|(known, _)| *known == dtype) {
-                let size = Tensor::from_f64(device, dtype, &[1], &[self.group.size() as f64])?;
-                sizes.push((dtype, size));
-            }
-            let (_, size) = sizes
-                .iter()
-                .find(|(known, _)| *known == dtype)
-                .expect("pushed above");
-            ops::binary_row_in_place(ops::BinaryOp::Div, tensor, size)?;
+    fn divide(&self, sizes: &mut Vec<Tensor>, tensor: &Tensor) -> Result<()> {
+        let (device, dtype) = (self.group.context().device(), tensor.dtype());
+        if !sizes.iter().any(|size| size.dtype() == dtype) {
+            let number = self.group.size() as f64;
+            sizes.push(Tensor::from_f64(device, dtype, &[1], &[number])?);
         }
-        Ok(())
+        let size = sizes.iter().find(|size| size.dtype() == dtype);
+        ops::binary_row_in_place(ops::BinaryOp::Div, tensor, size.expect("pushed above"))
     }
 }
 
 impl Drop for GradientReducer {
     fn drop(&mut self) {
-        if !self.in_flight.is_empty() {
+        if !self.gradients.is_empty() {
             self.abandon();
         }
     }

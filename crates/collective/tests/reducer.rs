@@ -173,7 +173,7 @@ fn ranks_that_push_other_gradients_are_told_so() {
     let found = difference(|reducer| reducer.push("third", vec![1.0f32; 2]));
     assert_eq!(
         found[0],
-        "gradient 2 of a bucket: second (2 of f32) on rank 0 and third (2 of f32) on rank 1 of the group, needs the same on \
+        "gradient 2 of a step: second (2 of f32) on rank 0 and third (2 of f32) on rank 1 of the group, needs the same on \
          every rank: all push the same gradients in the same order"
     );
     assert!(

@@ -1,6 +1,7 @@
-//! What a gradient reduction costs beside one bare all-reduce of as many bytes: medians of rounds in turn, on the CPU.
+//! What a gradient reduction costs beside one bare all-reduce of as many bytes, in turn, on the CPU: sums, averages, and sums that
+//! owners alone receive (ZeRO-1).
 //!
-//! `cargo run --release -p fascicle-collective --example overhead -- [RANKS] [ROUNDS]`
+//! `cargo run --release -p fascicle-collective --example overhead -- [RANKS] [TURNS]`
 
 mod turns;
 
@@ -10,65 +11,58 @@ use parallel::Context;
 use std::rc::Rc;
 use tensor::Result;
 
-fn measure(context: &Context, rounds: usize) -> Result<Vec<(usize, [f64; 4])>> {
+fn measure(context: &Context, turns: usize) -> Result<()> {
     let group = AxisGroup::named(context, "data")?;
-    let mut all = Vec::new();
-    for total in turns::TOTALS {
-        let lengths = turns::lengths(total);
-        let names: Vec<String> = (0..lengths.len())
-            .map(|index| format!("p{index}"))
-            .collect();
+    for bytes in turns::SIZES {
+        let lengths = turns::lengths(bytes);
+        let names: Vec<String> = (0..lengths.len()).map(|it| format!("p{it}")).collect();
         let parameters = names
             .iter()
             .map(String::as_str)
             .zip(lengths.iter().copied());
         let shards = Rc::new(ParameterShards::new(&group, parameters)?);
-        let reducer = |average, shards| {
+        let mut bare = vec![0f32; bytes / 4];
+        let all_reduce = || group.all_reduce(&mut bare, ReduceOp::Sum);
+        let reducer = |average, shards: Option<Rc<ParameterShards>>| {
             let options = ReducerOptions {
                 average,
-                shards,
+                shards: shards.clone(),
                 ..ReducerOptions::default()
             };
-            GradientReducer::new(&group, options)
+            let mut reducer = GradientReducer::new(&group, options)?;
+            let mut gradients: Vec<Vec<f32>> = lengths.iter().map(|&it| vec![0.0; it]).collect();
+            let (names, lengths) = (&names, &lengths);
+            Ok::<_, tensor::Error>(Box::new(move || {
+                for (name, gradient) in names.iter().zip(&mut gradients) {
+                    reducer.push(name, std::mem::take(gradient))?;
+                }
+                let mut reduced = reducer.finish()?.into_iter().peekable();
+                for ((name, gradient), &length) in names.iter().zip(&mut gradients).zip(lengths) {
+                    *gradient = match reduced.next_if(|it| it.name() == name) {
+                        Some(reduced) => reduced.into_vec()?,
+                        None => vec![0.0; length],
+                    };
+                }
+                Ok(())
+            }))
         };
-        let mut bare = vec![1e-3f32; total];
-        let mut reducers = [
-            reducer(false, None)?,
-            reducer(true, None)?,
-            reducer(false, Some(shards))?,
+        let ways: Vec<turns::Way<'_, tensor::Error>> = vec![
+            ("all_reduce", Box::new(all_reduce)),
+            ("sums", reducer(false, None)?),
+            ("averages", reducer(true, None)?),
+            ("owners", reducer(false, Some(shards))?),
         ];
-        let mut times: [Vec<f64>; 4] = Default::default();
-        for _ in 0..rounds {
-            let barrier = || group.barrier();
-            times[0].push(turns::timed(barrier, || {
-                group.all_reduce(&mut bare, ReduceOp::Sum)
-            })?);
-            for (reducer, times) in reducers.iter_mut().zip(&mut times[1..]) {
-                let gradients: Vec<Vec<f32>> =
-                    lengths.iter().map(|&length| vec![1e-3; length]).collect();
-                times.push(turns::timed(barrier, || {
-                    for (name, gradient) in names.iter().zip(gradients) {
-                        reducer.push(name, gradient)?;
-                    }
-                    let reduced = reducer.finish()?;
-                    for gradient in &reduced {
-                        gradient.tensor().synchronize()?;
-                    }
-                    Ok(reduced)
-                })?);
-            }
-        }
-        all.push((4 * total, turns::medians(times)));
+        turns::compare(group.rank(), bytes, turns, || group.barrier(), ways)?;
     }
-    Ok(all)
+    Ok(())
 }
 
 fn main() -> Result<()> {
-    let (ranks, rounds) = turns::arguments();
+    let (ranks, turns) = turns::arguments();
     let job = Job::new([cpu::driver()]).grid(&format!("data={ranks}"));
+    println!(
+        "{ranks} ranks, medians of {turns} turns, quotients by one all_reduce (with quartiles)"
+    );
     let job = job.expect("a number of ranks");
-    let lines = job.run(move |context| measure(context, rounds))?;
-    let columns = ["all_reduce", "sums", "averages", "owners"];
-    turns::print((ranks, rounds), columns, &lines[0]);
-    Ok(())
+    job.run(move |context| measure(context, turns)).map(drop)
 }

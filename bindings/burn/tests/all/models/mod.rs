@@ -1,66 +1,74 @@
-//! A perceptron and a transformer for classes, as burn's examples have them, with rows and initial values that every rank can compute.
+//! The models of burn's own examples, with rows and initial values that every rank can compute.
 
 use burn::{
     data::dataloader::{DataLoader, DataLoaderBuilder, batcher::Batcher},
     data::dataset::InMemDataset,
     module::{Module, ModuleMapper, ModuleVisitor, Param},
     nn::{
-        Embedding, EmbeddingConfig, Linear, LinearConfig,
-        loss::CrossEntropyLossConfig,
+        Embedding, EmbeddingConfig, Linear, LinearConfig, Relu,
+        loss::{CrossEntropyLossConfig, MseLoss, Reduction},
         transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput},
     },
-    tensor::{Device, Int, Tensor, TensorData, activation::relu},
-    train::{ClassificationOutput, InferenceStep, TrainOutput, TrainStep},
+    tensor::{Device, Int, Tensor, TensorData},
+    train::{ClassificationOutput, InferenceStep, RegressionOutput, TrainOutput, TrainStep},
 };
 use std::sync::Arc;
 
 const TOKENS: usize = 12;
-const PIXELS: usize = 784;
+const FEATURES: usize = 8;
 const LABELS: usize = 10;
 
-/// Rows of a step, of pixels or of ids.
+/// Rows of a step, of features or of ids, of which 0 is padding.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    pub pixels: Tensor<2>,
+    pub features: Tensor<2>,
     pub ids: Tensor<2, Int>,
     pub labels: Tensor<1, Int>,
 }
 
-/// A model of classes.
-pub trait Classes: Sized {
+/// A model of an example.
+pub trait Example: Sized {
+    type Output;
     fn new(device: &Device) -> Self;
-    fn logits(&self, batch: &Batch) -> Tensor<2>;
-
-    fn classify(&self, batch: Batch) -> ClassificationOutput {
-        let logits = self.logits(&batch);
-        let loss = CrossEntropyLossConfig::new().init(&logits.device());
-        let loss = loss.forward(logits.clone(), batch.labels.clone());
-        ClassificationOutput::new(loss, logits, batch.labels)
-    }
+    fn output(&self, batch: Batch) -> Self::Output;
+    /// The mean over the rows of a batch.
+    fn loss(output: &Self::Output) -> Tensor<1>;
 }
 
-/// The perceptron of MNIST: 784 pixels, 100 hidden units, 10 labels.
+/// The perceptron of burn's simple-regression: 8 features, 64 hidden units, one value.
 #[derive(Module, Debug)]
-pub struct Mlp {
-    up: Linear,
-    down: Linear,
+pub struct Regression {
+    input: Linear,
+    output: Linear,
+    activation: Relu,
 }
 
-impl Classes for Mlp {
-    fn new(device: &Device) -> Mlp {
-        Mlp {
-            up: LinearConfig::new(PIXELS, 100).init(device),
-            down: LinearConfig::new(100, LABELS).init(device),
+impl Example for Regression {
+    type Output = RegressionOutput;
+
+    fn new(device: &Device) -> Regression {
+        Regression {
+            input: LinearConfig::new(FEATURES, 64).init(device),
+            output: LinearConfig::new(64, 1).init(device),
+            activation: Relu::new(),
         }
     }
 
-    fn logits(&self, batch: &Batch) -> Tensor<2> {
-        self.down
-            .forward(relu(self.up.forward(batch.pixels.clone())))
+    fn output(&self, batch: Batch) -> RegressionOutput {
+        let hidden = self.activation.forward(self.input.forward(batch.features));
+        let found = self.output.forward(hidden);
+        let wanted = batch.labels.float().unsqueeze_dim(1) / LABELS as f32;
+        let loss = MseLoss::new().forward(found.clone(), wanted.clone(), Reduction::Mean);
+        RegressionOutput::new(loss, found, wanted)
+    }
+
+    fn loss(output: &RegressionOutput) -> Tensor<1> {
+        output.loss.clone()
     }
 }
 
-/// The encoder of burn's text-classification, small: tokens and places, two layers, and the first token's class.
+/// The encoder of burn's text-classification, small: tokens and places, norms before layers, a softmax that may ignore all, a mask
+/// of padding, and the first token's class.
 #[derive(Module, Debug)]
 pub struct Encoder {
     tokens: Embedding,
@@ -69,25 +77,38 @@ pub struct Encoder {
     head: Linear,
 }
 
-impl Classes for Encoder {
+impl Example for Encoder {
+    type Output = ClassificationOutput;
+
     fn new(device: &Device) -> Encoder {
-        let layers = TransformerEncoderConfig::new(16, 32, 4, 2).with_dropout(0.0);
+        let layers = TransformerEncoderConfig::new(16, 32, 4, 2)
+            .with_dropout(0.0)
+            .with_norm_first(true)
+            .with_quiet_softmax(true);
         Encoder {
             tokens: EmbeddingConfig::new(30, 16).init(device),
             places: EmbeddingConfig::new(TOKENS, 16).init(device),
-            layers: layers.with_norm_first(true).init(device),
+            layers: layers.init(device),
             head: LinearConfig::new(16, LABELS).init(device),
         }
     }
 
-    fn logits(&self, batch: &Batch) -> Tensor<2> {
+    fn output(&self, batch: Batch) -> ClassificationOutput {
         let [rows, tokens] = batch.ids.dims();
         let places = Tensor::arange(0..tokens as i64, &batch.ids.device());
         let places = places.reshape([1, tokens]).repeat_dim(0, rows);
-        let x = (self.tokens.forward(batch.ids.clone()) + self.places.forward(places)) / 2;
-        let x = self.layers.forward(TransformerEncoderInput::new(x));
-        self.head
-            .forward(x.slice([0..rows, 0..1]).reshape([rows, 16]))
+        let padding = batch.ids.clone().equal_elem(0);
+        let x = (self.tokens.forward(batch.ids) + self.places.forward(places)) / 2;
+        let x = TransformerEncoderInput::new(x).mask_pad(padding);
+        let x = self.head.forward(self.layers.forward(x));
+        let logits = x.slice([0..rows, 0..1]).reshape([rows, LABELS]);
+        let loss = CrossEntropyLossConfig::new().init(&logits.device());
+        let loss = loss.forward(logits.clone(), batch.labels.clone());
+        ClassificationOutput::new(loss, logits, batch.labels)
+    }
+
+    fn loss(output: &ClassificationOutput) -> Tensor<1> {
+        output.loss.clone()
     }
 }
 
@@ -95,45 +116,52 @@ macro_rules! steps {
     ($($model:ty),*) => {$(
         impl TrainStep for $model {
             type Input = Batch;
-            type Output = ClassificationOutput;
-            fn step(&self, batch: Batch) -> TrainOutput<ClassificationOutput> {
-                let output = self.classify(batch);
-                TrainOutput::new(self, output.loss.backward(), output)
+            type Output = <$model as Example>::Output;
+            fn step(&self, batch: Batch) -> TrainOutput<<$model as Example>::Output> {
+                let output = self.output(batch);
+                TrainOutput::new(self, <$model>::loss(&output).backward(), output)
             }
         }
 
         impl InferenceStep for $model {
             type Input = Batch;
-            type Output = ClassificationOutput;
-            fn step(&self, batch: Batch) -> ClassificationOutput {
-                self.classify(batch)
+            type Output = <$model as Example>::Output;
+            fn step(&self, batch: Batch) -> <$model as Example>::Output {
+                self.output(batch)
             }
         }
     )*};
 }
-steps!(Mlp, Encoder);
+steps!(Regression, Encoder);
 
 #[derive(Clone)]
 struct Rows;
 
 impl Batcher<usize, Batch> for Rows {
     fn batch(&self, rows: Vec<usize>, device: &Device) -> Batch {
-        let pixel = |row: &usize| {
-            (0..PIXELS)
-                .map(move |at| value(row * PIXELS + at) as f32)
+        let features = |row: &usize| {
+            (0..FEATURES)
+                .map(move |at| value(row * FEATURES + at) as f32)
                 .collect::<Vec<f32>>()
         };
         let id = |row: &usize| {
+            let length = TOKENS - row % 3;
             (0..TOKENS)
-                .map(move |at| ((row * 7 + at * at) % 30) as i64)
+                .map(move |at| {
+                    if at < length {
+                        1 + ((row * 7 + at * at) % 29) as i64
+                    } else {
+                        0
+                    }
+                })
                 .collect::<Vec<i64>>()
         };
-        let pixels: Vec<f32> = rows.iter().flat_map(pixel).collect();
+        let features: Vec<f32> = rows.iter().flat_map(features).collect();
         let ids: Vec<i64> = rows.iter().flat_map(id).collect();
         let labels: Vec<i64> = rows.iter().map(|row| (3 * row % LABELS) as i64).collect();
         let num_rows = rows.len();
         Batch {
-            pixels: Tensor::from_data(TensorData::new(pixels, [num_rows, PIXELS]), device),
+            features: Tensor::from_data(TensorData::new(features, [num_rows, FEATURES]), device),
             ids: Tensor::from_data(TensorData::new(ids, [num_rows, TOKENS]), device),
             labels: Tensor::from_data(TensorData::new(labels, [num_rows]), device),
         }
@@ -186,13 +214,13 @@ pub fn filled<M: Module>(model: M) -> M {
     model.map(&mut Fill(0))
 }
 
-/// All weights, in the order of the module.
-pub fn weights<M: Module>(model: &M) -> Vec<f32> {
-    struct Collect(Vec<f32>);
+/// The elements of each parameter, in the order of the module.
+pub fn weights<M: Module>(model: &M) -> Vec<Vec<f32>> {
+    struct Collect(Vec<Vec<f32>>);
     impl ModuleVisitor for Collect {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             self.0
-                .extend(param.val().into_data().try_into_vec::<f32>().expect("f32"));
+                .push(param.val().into_data().try_into_vec().expect("f32"));
         }
     }
     let mut collect = Collect(Vec::new());

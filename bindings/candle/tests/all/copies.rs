@@ -1,13 +1,10 @@
 //! What a reduction copies, counted: bytes of large allocations, and the addresses of gradients.
 
+use crate::counting::{LARGE, counted};
 use candle_core::{DType, Device, Storage, Tensor, Var};
-use counting::{LARGE, counted};
 use fascicle_candle::{
     AxisGroup, GradStoreReducer, NamedVars, ReducerOptions, Result, TensorParallel, library::job,
 };
-
-#[path = "../../shared/counting.rs"]
-mod counting;
 
 /// Elements of a parameter, each of four bytes.
 const ELEMENTS: usize = LARGE / 4;

@@ -1,14 +1,13 @@
 //! Four ranks train burn's models to the weights of one rank, in burn's learner and in a loop of one's own. As threads, and under
 //! `mpirun -n 4`.
 
-mod models;
-
+use crate::models::{Batch, Encoder, Example, Regression, batch, filled, loader, weights};
 use burn::{
     optim::{AdamWConfig, GradientsParams, ModuleOptimizer, SgdConfig, momentum::MomentumConfig},
     tensor::Device,
     train::{
-        Interrupter, Learner, LearnerModel, SupervisedTraining, TrainStep, TrainingStrategy,
-        logger::InMemoryMetricLogger,
+        InferenceStep, Interrupter, Learner, LearnerModel, SupervisedTraining, TrainStep,
+        TrainingStrategy, logger::InMemoryMetricLogger,
     },
 };
 use fascicle_burn::{
@@ -16,7 +15,6 @@ use fascicle_burn::{
     library::{job, parallel::Context, tensor::ReduceOp},
     shards,
 };
-use models::{Batch, Classes, Encoder, Mlp, batch, filled, loader, weights};
 
 const ROWS: usize = 32;
 
@@ -34,6 +32,9 @@ fn adam() -> ModuleOptimizer {
 fn device() -> Device {
     Device::flex().autodiff()
 }
+
+/// The elements of each parameter.
+type Weights = Vec<Vec<f32>>;
 
 #[derive(Clone, Copy)]
 struct Case {
@@ -60,12 +61,9 @@ fn rows(ranks: usize, others: usize) -> Vec<usize> {
 }
 
 /// Trains with burn's learner.
-fn learn<M>(context: &Context, case: Case) -> Result<Vec<f32>>
+fn learn<M>(context: &Context, case: Case) -> Result<Weights>
 where
-    M: LearnerModel
-        + Classes
-        + TrainStep<Input = Batch, Output = burn::train::ClassificationOutput>
-        + burn::train::InferenceStep<Input = Batch, Output = burn::train::ClassificationOutput>,
+    M: LearnerModel + Example + TrainStep<Input = Batch> + InferenceStep<Input = Batch>,
 {
     let group = AxisGroup::named(context, "data")?;
     let (rank, ranks) = (group.rank(), group.size());
@@ -97,10 +95,7 @@ where
 }
 
 /// Trains in a loop of one's own.
-fn follow<M>(context: &Context, case: Case) -> Result<Vec<f32>>
-where
-    M: LearnerModel + Classes + TrainStep<Input = Batch>,
-{
+fn follow<M: LearnerModel + Example>(context: &Context, case: Case) -> Result<Weights> {
     let group = AxisGroup::named(context, "data")?;
     let (rank, ranks) = (group.rank(), group.size());
     let model = M::new(&device());
@@ -116,7 +111,7 @@ where
     let mut optimiser = (case.optimiser)();
     for _step in 0..5 {
         let part = ROWS / ranks * rank..ROWS / ranks * (rank + 1);
-        let loss = model.classify(batch(part, &device())).loss / ranks as f32;
+        let loss = M::loss(&model.output(batch(part, &device()))) / ranks as f32;
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
         let gradients = reducer.reduce(&model, gradients)?;
         model = optimiser.step(case.rate, model, gradients);
@@ -127,7 +122,7 @@ where
     let (weights, slots) = (weights(&model), if case.rate < 1e-3 { 2 } else { 1 });
     if case.sharded {
         // All ranks together hold what one would alone, with the headers of their records.
-        let alone = (4 * slots * weights.len()) as f64;
+        let alone = (4 * slots * weights.iter().map(Vec::len).sum::<usize>()) as f64;
         assert!(
             states[0] < 2.0 * alone,
             "{states:?} bytes of state, {alone} alone"
@@ -138,8 +133,8 @@ where
 
 fn on(
     ranks: usize,
-    body: impl Fn(&Context) -> Result<Vec<f32>> + Send + Sync + 'static,
-) -> Vec<Vec<f32>> {
+    body: impl Fn(&Context) -> Result<Weights> + Send + Sync + 'static,
+) -> Vec<Weights> {
     let ran = job()
         .grid(&format!("data={ranks}"))
         .expect("a grid")
@@ -147,14 +142,30 @@ fn on(
     ran.unwrap_or_else(|error| panic!("{ranks} ranks: {error}"))
 }
 
-fn compare(body: impl Fn(&Context) -> Result<Vec<f32>> + Clone + Send + Sync + 'static) {
+/// The largest difference, relative to the largest element of the parameter.
+fn difference(one: &Weights, other: &Weights) -> f32 {
+    assert_eq!(one.len(), other.len());
+    let pairs = one.iter().zip(other);
+    pairs
+        .map(|(one, other)| relative(one, other))
+        .fold(0.0, f32::max)
+}
+
+fn relative(one: &[f32], other: &[f32]) -> f32 {
+    assert_eq!(one.len(), other.len());
+    assert!(other.iter().all(|value| value.is_finite()));
+    let differences = one.iter().zip(other).map(|(a, b)| (a - b).abs());
+    let size = one
+        .iter()
+        .fold(0.0, |size: f32, value| size.max(value.abs()));
+    differences.fold(0.0, f32::max) / size
+}
+
+fn compare(body: impl Fn(&Context) -> Result<Weights> + Clone + Send + Sync + 'static) {
     let alone = &on(1, body.clone())[0];
     for (rank, other) in on(4, body).iter().enumerate() {
-        assert_eq!(alone.len(), other.len());
-        let differences = alone.iter().zip(other).map(|(a, b)| (a - b).abs());
-        let most = differences.fold(0.0, |most: f32, it| if it <= most { most } else { it });
-
-        assert!(most < 1e-6, "rank {rank} differs by {most}");
+        let difference = difference(alone, other);
+        assert!(difference < 1e-6, "rank {rank} differs by {difference}");
     }
 }
 
@@ -182,7 +193,7 @@ const CASES: [Case; 3] = [
 #[test]
 fn the_learner_trains_a_perceptron_on_four_ranks_as_on_one() {
     for case in CASES {
-        compare(move |context| learn::<Mlp>(context, case));
+        compare(move |context| learn::<Regression>(context, case));
     }
 }
 
@@ -196,7 +207,7 @@ fn the_learner_trains_a_transformer_on_four_ranks_as_on_one() {
 #[test]
 fn a_loop_of_ones_own_trains_on_four_ranks_as_on_one() {
     for case in CASES {
-        compare(move |context| follow::<Mlp>(context, case));
+        compare(move |context| follow::<Regression>(context, case));
         compare(move |context| follow::<Encoder>(context, case));
     }
 }
@@ -241,7 +252,7 @@ fn one_ranks_interrupter_ends_all_after_the_same_step() {
             .with_application_logger(None)
             .with_interrupter(interrupter)
             .with_training_strategy(TrainingStrategy::Custom(strategy.clone()))
-            .launch(Learner::new(Mlp::new(&device()), momentum(), 0.01));
+            .launch(Learner::new(Regression::new(&device()), momentum(), 0.01));
         Ok(weights(&strategy.outcome(&result)?.model))
     });
     assert!(

@@ -1,76 +1,12 @@
-//! Models as candle's examples have them, with initial values and rows that every rank can compute.
+//! Small language models.
 
+use super::Model;
 use candle_core::{D, DType, Device, IndexOp, Module, Result, Tensor};
 use candle_nn::{
-    Embedding, Linear, RmsNorm, VarBuilder, embedding, linear, linear_no_bias, loss, ops, rms_norm,
+    Embedding, Linear, RmsNorm, VarBuilder, embedding, linear_no_bias, loss, ops, rms_norm,
 };
-use fascicle_candle::NamedVars;
-
-/// Number of rows in a batch of all ranks.
-pub const ROWS: usize = 8;
-
-/// A model whose loss is the mean over rows.
-pub trait Model: Sized {
-    fn new(builder: VarBuilder) -> Result<Self>;
-    fn loss(&self, rows: std::ops::Range<usize>) -> Result<Tensor>;
-}
-
-/// The perceptron of candle's mnist-training: 784 pixels, 100 hidden units, 10 labels.
-pub struct Mlp {
-    up: Linear,
-    down: Linear,
-}
-
-impl Model for Mlp {
-    fn new(builder: VarBuilder) -> Result<Mlp> {
-        Ok(Mlp {
-            up: linear(784, 100, builder.pp("ln1"))?,
-            down: linear(100, 10, builder.pp("ln2"))?,
-        })
-    }
-
-    fn loss(&self, rows: std::ops::Range<usize>) -> Result<Tensor> {
-        let (images, labels) = images(rows, self.up.weight().dtype())?;
-        let logits = self.down.forward(&self.up.forward(&images)?.relu()?)?;
-        loss::cross_entropy(&logits, &labels)
-    }
-}
-
-/// A perceptron with a layer before the two that a test cuts, so that gradients leave the cut part.
-pub struct Deep {
-    first: Linear,
-    up: Linear,
-    down: Linear,
-}
-
-impl Model for Deep {
-    fn new(builder: VarBuilder) -> Result<Deep> {
-        Ok(Deep {
-            first: linear(784, 32, builder.pp("ln0"))?,
-            up: linear(32, 100, builder.pp("ln1"))?,
-            down: linear(100, 10, builder.pp("ln2"))?,
-        })
-    }
-
-    fn loss(&self, rows: std::ops::Range<usize>) -> Result<Tensor> {
-        let (images, labels) = images(rows, self.up.weight().dtype())?;
-        let x = self.first.forward(&images)?.relu()?;
-        let logits = self.down.forward(&self.up.forward(&x)?.relu()?)?;
-        loss::cross_entropy(&logits, &labels)
-    }
-}
-
-/// Pixels of images and their labels.
-pub fn images(rows: std::ops::Range<usize>, dtype: DType) -> Result<(Tensor, Tensor)> {
-    let pixel = |row: usize| move |index| value(row * 784 + index);
-    let pixels: Vec<f64> = rows
-        .clone()
-        .flat_map(|row| (0..784).map(pixel(row)))
-        .collect();
-    let labels: Vec<u32> = rows.clone().map(|row| (3 * row % 10) as u32).collect();
-    let images = Tensor::from_vec(pixels, (rows.len(), 784), &Device::Cpu)?;
-    Ok((images.to_dtype(dtype)?, Tensor::new(labels, &Device::Cpu)?))
-}
+use candle_transformers::models::llama2_c;
+use std::collections::HashMap;
 
 const VOCABULARY: usize = 30;
 const WIDTH: usize = 16;
@@ -115,18 +51,13 @@ impl Model for Transformer {
     }
 
     fn loss(&self, rows: std::ops::Range<usize>) -> Result<Tensor> {
-        let id = |row: usize| move |index| ((7 * row + index * index) % VOCABULARY) as u32;
-        let ids: Vec<u32> = rows
-            .clone()
-            .flat_map(|row| (0..=TOKENS).map(id(row)))
-            .collect();
-        let ids = Tensor::from_vec(ids, (rows.len(), TOKENS + 1), &Device::Cpu)?;
-        let mut x = self.tokens.forward(&ids.i((.., ..TOKENS))?.contiguous()?)?;
+        let (inputs, targets) = text(rows)?;
+        let mut x = self.tokens.forward(&inputs)?;
         for block in &self.blocks {
             x = block.forward(&x, &self.angles)?;
         }
         let logits = self.head.forward(&self.norm.forward_diff(&x)?)?;
-        loss::cross_entropy(&logits.flatten(0, 1)?, &ids.i((.., 1..))?.flatten_all()?)
+        loss::cross_entropy(&logits.flatten(0, 1)?, &targets)
     }
 }
 
@@ -187,24 +118,49 @@ impl Block {
     }
 }
 
-/// A number between -0.5 and 0.5 (the finaliser of SplitMix64, Steele et al. 2014).
-fn value(index: usize) -> f64 {
-    let mixed = (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ (mixed >> 31)) as f64 / u64::MAX as f64 - 0.5
+/// llama2-c as candle-transformers has it.
+///
+/// In candle 0.11 the fused RMS norm that it calls has no backward pass (<https://github.com/huggingface/candle/issues/2168>), so only
+/// the head behind the last norm has a gradient; [`Transformer`] calls the norm that has one.
+pub struct Llama {
+    model: llama2_c::Llama,
 }
 
-/// Overwrites variables with numbers that depend on their place alone.
-pub fn fill(vars: &NamedVars) -> Result<()> {
-    for (place, (_, var)) in vars.iter().enumerate() {
-        // Uniform with the spread of the inputs; scales of norms are around 1.
-        let width = var.dims()[var.rank() - 1] as f64;
-        let middle = if var.rank() == 1 { 1.0 } else { 0.0 };
-        let values: Vec<f64> = (0..var.elem_count())
-            .map(|index| middle + 3.0 * value(index + 100_000 * place) / width.sqrt())
-            .collect();
-        var.set(&Tensor::from_vec(values, var.shape(), &Device::Cpu)?.to_dtype(var.dtype())?)?;
+impl Model for Llama {
+    fn new(builder: VarBuilder) -> Result<Llama> {
+        let config = llama2_c::Config {
+            dim: WIDTH,
+            hidden_dim: 40,
+            n_layers: 2,
+            n_heads: HEADS,
+            n_kv_heads: HEADS / 2,
+            vocab_size: VOCABULARY,
+            seq_len: TOKENS,
+            norm_eps: 1e-5,
+        };
+        Ok(Llama {
+            model: llama2_c::Llama::load(builder, config)?,
+        })
     }
-    Ok(())
+
+    fn loss(&self, rows: std::ops::Range<usize>) -> Result<Tensor> {
+        let (inputs, targets) = text(rows)?;
+        // Angles that no file has are computed.
+        let none = VarBuilder::from_tensors(HashMap::new(), DType::F32, &Device::Cpu);
+        let mut cache = llama2_c::Cache::new(false, &self.model.config, none)?;
+        let logits = self.model.forward(&inputs, 0, &mut cache)?;
+        loss::cross_entropy(&logits.flatten(0, 1)?, &targets)
+    }
+}
+
+/// Tokens, and those that follow each of them.
+fn text(rows: std::ops::Range<usize>) -> Result<(Tensor, Tensor)> {
+    let id = |row: usize| move |index| ((7 * row + index * index) % VOCABULARY) as u32;
+    let ids: Vec<u32> = rows
+        .clone()
+        .flat_map(|row| (0..=TOKENS).map(id(row)))
+        .collect();
+    let ids = Tensor::from_vec(ids, (rows.len(), TOKENS + 1), &Device::Cpu)?;
+    let inputs = ids.i((.., ..TOKENS))?.contiguous()?;
+    Ok((inputs, ids.i((.., 1..))?.flatten_all()?))
 }

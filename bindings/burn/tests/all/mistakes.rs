@@ -1,8 +1,6 @@
 //! Mistakes end in a sentence, on every rank where ranks differ; none waits for ever.
 
-#[allow(dead_code, reason = "each test uses a part")]
-mod models;
-
+use crate::models::{Example, Regression, loader};
 use burn::{
     nn::LinearConfig,
     optim::{GradientsParams, SgdConfig},
@@ -14,7 +12,6 @@ use fascicle_burn::{
     library::{hal, job},
     shards,
 };
-use models::{Classes, Mlp, loader};
 
 fn device() -> Device {
     Device::flex().autodiff()
@@ -33,7 +30,7 @@ fn ranks_with_other_models_are_told_so() {
     });
     let sentence = ran.unwrap_err().to_string();
     assert!(
-        sentence.contains("gradient 1 of a bucket: weight (8 of f32) on rank")
+        sentence.contains("gradient 1 of a step: weight (8 of f32) on rank")
             && sentence.contains("weight (12 of f32) on rank 3 of the group"),
         "{sentence}"
     );
@@ -77,7 +74,7 @@ fn launch(items: usize, fails: bool) -> Result<Vec<()>, Error> {
             .with_application_logger(None)
             .with_training_strategy(TrainingStrategy::Custom(strategy.clone()))
             .launch(Learner::new(
-                Mlp::new(&device()),
+                Regression::new(&device()),
                 SgdConfig::new().init(),
                 0.01,
             ));

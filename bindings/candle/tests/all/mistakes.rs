@@ -46,7 +46,7 @@ fn ranks_with_other_names_or_gradients_are_told_so() {
         );
         Ok(names)
     });
-    let wanted = "gradient 2 of a bucket: b (3 of f32) on rank 0 and c (3 of f32) on rank 3 of the group, needs the same on \
+    let wanted = "gradient 2 of a step: b (3 of f32) on rank 0 and c (3 of f32) on rank 3 of the group, needs the same on \
                   every rank: all push the same gradients in the same order";
     assert_eq!(sentences[0], wanted);
     for sentence in &sentences {
@@ -68,7 +68,7 @@ fn a_variable_that_one_rank_does_not_use_is_named() {
         reducer.reduce(&mut loss.backward()?)
     });
     let sentence = ran.unwrap_err().to_string();
-    assert!(sentence.contains("gradient 2 of a bucket"), "{sentence}");
+    assert!(sentence.contains("gradient 2 of a step"), "{sentence}");
     assert!(
         sentence.contains("b (3 of f32) on rank")
             && sentence.contains("the end of the step on rank"),

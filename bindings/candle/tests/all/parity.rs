@@ -1,7 +1,8 @@
 //! Four ranks train candle's models to the losses and weights of one rank. As threads, and under `mpirun -n 4`.
 
-mod models;
-
+use crate::models::{
+    ConvNet, Deep, Llama, Mlp, Model, ROWS, Regression, Transformer, fill, images,
+};
 use candle_core::{DType, Device, IndexOp, Module, Tensor};
 use candle_nn::{AdamW, Linear, Optimizer, SGD, VarBuilder, VarMap, loss};
 use fascicle_candle::{
@@ -9,7 +10,6 @@ use fascicle_candle::{
     TensorParallel,
     library::{job, parallel::Context},
 };
-use models::{Deep, Mlp, Model, ROWS, Transformer, fill, images};
 
 /// Losses of steps, and all weights at the end, by name.
 type Outcome = (Vec<f64>, Vec<(String, Vec<f64>)>);
@@ -87,16 +87,30 @@ fn on(
     ran.unwrap_or_else(|error| panic!("{grid}: {error}"))
 }
 
-/// The largest difference; of f32, sums of other orders differ in the last digits.
+/// The largest difference of two trainings, relative to the loss or to the largest element of the parameter.
 fn difference(one: &Outcome, other: &Outcome) -> f64 {
-    let numbers = |(losses, weights): &Outcome| {
-        let weights = weights.iter().flat_map(|(_, values)| values.clone());
-        losses.iter().copied().chain(weights).collect::<Vec<f64>>()
+    let losses = |(losses, _): &Outcome| losses.iter().map(|&loss| vec![loss]).collect::<Vec<_>>();
+    let numbers = |outcome: &Outcome| {
+        let weights = outcome.1.iter().map(|(_, values)| values.clone());
+        losses(outcome)
+            .into_iter()
+            .chain(weights)
+            .collect::<Vec<_>>()
     };
     let (one, other) = (numbers(one), numbers(other));
     assert_eq!(one.len(), other.len());
-    let differences = one.iter().zip(&other).map(|(a, b)| (a - b).abs());
-    differences.fold(0.0, |largest, it| if it <= largest { largest } else { it })
+    let pairs = one.iter().zip(&other);
+    pairs
+        .map(|(one, other)| relative(one, other))
+        .fold(0.0, f64::max)
+}
+
+fn relative(one: &[f64], other: &[f64]) -> f64 {
+    assert_eq!(one.len(), other.len());
+    assert!(other.iter().all(|value| value.is_finite()));
+    let differences = one.iter().zip(other).map(|(a, b)| (a - b).abs());
+    let size = one.iter().fold(0.0, |size: f64, it| size.max(it.abs()));
+    differences.fold(0.0, f64::max) / size
 }
 
 fn compare(body: impl Fn(&Context) -> Result<Outcome> + Clone + Send + Sync + 'static) {
@@ -130,18 +144,23 @@ const CASES: [Case; 3] = [
 ];
 
 #[test]
-fn a_perceptron_on_four_ranks_is_that_of_one() {
+fn perceptrons_on_four_ranks_are_those_of_one() {
     for case in CASES {
         compare(move |context| train::<Mlp, SGD>(context, case, |vars| SGD::new(vars, 0.02)));
+        compare(move |context| {
+            train::<Regression, AdamW>(context, case, |vars| AdamW::new_lr(vars, 0.1))
+        });
+        compare(move |context| train::<ConvNet, SGD>(context, case, |vars| SGD::new(vars, 0.02)));
     }
 }
 
 #[test]
-fn a_transformer_on_four_ranks_is_that_of_one() {
+fn transformers_on_four_ranks_are_those_of_one() {
     for case in CASES {
         compare(move |context| {
             train::<Transformer, SGD>(context, case, |vars| SGD::new(vars, 0.1))
         });
+        compare(move |context| train::<Llama, SGD>(context, case, |vars| SGD::new(vars, 0.5)));
         // Adam divides by the size of a gradient, so in f32 the last digits of one near 0 would decide a step.
         let case = Case {
             dtype: DType::F64,

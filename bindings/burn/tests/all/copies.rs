@@ -1,17 +1,14 @@
 //! What a reduction copies, counted: bytes of large allocations.
 
+use crate::counting::{LARGE, counted};
 use burn::{
     module::{Module, Param, ParamId},
     optim::GradientsParams,
     tensor::{DType, Device, Tensor, TensorData, f16},
 };
-use counting::{LARGE, counted};
 use fascicle_burn::{
     AxisGroup, Error, GradientsReducer, ReducerOptions, Result, library::job, shards,
 };
-
-#[path = "../../shared/counting.rs"]
-mod counting;
 
 /// Elements of a parameter, each of four bytes.
 const ELEMENTS: usize = LARGE / 4;
