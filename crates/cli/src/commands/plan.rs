@@ -201,8 +201,9 @@ impl Plan {
     ) -> Result<Option<plan::Outcome>, Failure> {
         let is_told = self.kernels || self.trace.is_some() || is_compared;
         let best = plan.best.first().filter(|_| is_told);
-        let simulated = best.map(|best| simulate(request, &best.candidate, true));
-        simulated.transpose().map_err(as_failure)
+        let simulated =
+            best.map(|best| simulate(request, &best.candidate, true).map_err(as_failure));
+        simulated.transpose()
     }
 
     fn picture(&self, traced: &plan::Outcome, measured: Option<Totals>) -> Outcome {
