@@ -265,6 +265,11 @@ const COMMANDS: &[(&str, i32, &str)] = &[
         "--steps: found `-3`, needs a whole number of at least 0",
     ),
     (
+        "train --steps 99999999999999999999",
+        2,
+        "--steps: found `99999999999999999999`, needs a smaller whole number",
+    ),
+    (
         "train --steps",
         2,
         "--steps: found no value, needs one, as in --steps <N>",

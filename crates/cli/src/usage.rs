@@ -197,7 +197,6 @@ fn needed(reason: &str) -> Option<String> {
     let is_whole = [
         "invalid digit found in string",
         "cannot parse integer from empty string",
-        "number too large to fit in target type",
         "number too small to fit in target type",
     ];
     let is_number = [
@@ -211,6 +210,7 @@ fn needed(reason: &str) -> Option<String> {
     };
     match reason {
         reason if is_whole.contains(&reason) => Some("needs a whole number of at least 0".into()),
+        "number too large to fit in target type" => Some("needs a smaller whole number".into()),
         reason if is_number.contains(&reason) => Some("needs a number".into()),
         _ => range(),
     }

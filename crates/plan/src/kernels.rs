@@ -25,7 +25,7 @@ pub struct KernelWork {
 }
 
 /// The work of the stage that computes longest, the longest first; without collectives and messages. Empty unless the step was
-/// [simulated](crate::simulate) with its spans.
+/// [simulated](crate::simulate()) with its spans.
 pub fn kernels(request: &Request, outcome: &Outcome) -> Vec<KernelWork> {
     let (bandwidth, peak) = limits(request);
     let mut found: BTreeMap<&'static str, KernelWork> = BTreeMap::new();
