@@ -27,12 +27,16 @@ ends 0 'done: step 12' "${begin[@]}" --steps 12 --out whole
 ends 0 'done: step 8' "${begin[@]}" --steps 8 --out again --auto-resume --set training.rate_schedule=constant
 ends 0 'done: step 12' "${begin[@]}" --steps 12 --out again --auto-resume --set training.rate_schedule=constant
 ends 0 '12 of 12 steps are done' "${begin[@]}" --steps 12 --out again --auto-resume --set training.rate_schedule=constant
+printf '[model]\nhidden = 32\n[data]\npath = "text.txt"\n' >other.toml
+ends 0 'other.toml: not used' "$fascicle" train other.toml --steps 12 --out again --auto-resume
+grep -q 'model.hidden = 32' log && ! grep -q 'data.path' log || fail 'what a resumed run does not take of a file'
 ends 0 'done: step 12' "${begin[@]}" --steps 12 --out constant --set training.rate_schedule=constant
 [ "$(losses again)" = "$(losses constant)" ] || fail 'a run that was queued three times has other losses'
 
 # The checkpoint decides, not config.toml; what would train something else is refused, and nothing is written.
 : >whole/config.toml
 ends 0 'done: step 13' "$fascicle" train --resume whole --steps 13
+ends 2 'a checkpoint of the run' "$fascicle" train --resume whole/checkpoints/step-00000013 --steps 14
 grep -q 'hidden = 64' whole/config.toml || fail 'config.toml was not renewed'
 cp whole/config.toml before
 for change in model.heads=4 model.norm_epsilon=0.1 training.epsilon=0.001 training.optimiser='"sgd"' seed=3; do

@@ -28,8 +28,7 @@ pub fn find(name_or_path: &str, families: &Families) -> Result<(String, Config)>
             known: families.models(),
         });
     }
-    let is_foreign = path.is_dir() || path.file_name().is_some_and(|name| name == CONFIG_FILE);
-    let mut config = match is_foreign {
+    let mut config = match is_foreign(path) {
         true => Config::new(model_at(path, families)?),
         false => Config::read(path, families)?,
     };
@@ -40,4 +39,13 @@ pub fn find(name_or_path: &str, families: &Families) -> Result<(String, Config)>
         config.model = sized;
     }
     Ok((path.display().to_string(), config))
+}
+
+/// Whether [`find`] reads a configuration there, which also states how its model is trained: not a named model, nor one of another library.
+pub fn is_configuration(name_or_path: &str, families: &Families) -> bool {
+    families.model(name_or_path).is_none() && !is_foreign(Path::new(name_or_path))
+}
+
+fn is_foreign(path: &Path) -> bool {
+    path.is_dir() || path.file_name().is_some_and(|name| name == CONFIG_FILE)
 }

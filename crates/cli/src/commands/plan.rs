@@ -26,6 +26,9 @@ use train::config::{
 /// The longest time for simulations.
 const MOST_SECONDS: f64 = 86400.0;
 
+/// Tokens of a batch that nothing states.
+const BATCH_TOKENS: f64 = 16_777_216.0;
+
 /// The most tokens of a batch.
 const MOST_TOKENS: f64 = 1e11;
 
@@ -54,18 +57,18 @@ pub(crate) struct Plan {
     /// Vocabulary size, instead of the model's
     #[arg(long, value_name = "N")]
     vocabulary: Option<usize>,
-    /// Tokens per global batch, as in 16.8M
-    #[arg(long, value_name = "TOKENS", default_value = "16777216", value_parser = tokens)]
-    batch_tokens: f64,
+    /// Tokens per global batch, as in 16.8M; by default those of the configuration file, or 16,777,216
+    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
+    batch_tokens: Option<f64>,
     /// Tokens per sequence, instead of the model's
     #[arg(long, value_name = "N")]
     sequence: Option<usize>,
-    /// Type in which the model computes
-    #[arg(long, default_value = "bf16", value_parser = precisions())]
-    precision: Precision,
-    /// Optimiser
-    #[arg(long, default_value = "adamw", value_parser = optimisers())]
-    optimiser: OptimiserKind,
+    /// Type in which the model computes; by default that of the configuration file, or bf16
+    #[arg(long, value_parser = precisions())]
+    precision: Option<Precision>,
+    /// Optimiser; by default that of the configuration file, or adamw
+    #[arg(long, value_parser = optimisers())]
+    optimiser: Option<OptimiserKind>,
     /// Allow pipeline stages
     #[arg(long)]
     allow_pipeline: bool,
@@ -236,14 +239,29 @@ impl Plan {
             .edited(Some(&config.model), asked)
             .map_err(Failure::usage)?;
         let sequence = model.text().map_or(1, |text| text.context);
-        let batch = plan::request::sequences(self.batch_tokens, sequence);
+        // A configuration says how its model is trained, too.
+        let training =
+            plan::model::is_configuration(&self.model, families).then_some(&config.training);
+        let batch = match (self.batch_tokens, training) {
+            (None, Some(training)) => training.batch,
+            (tokens, _) => plan::request::sequences(tokens.unwrap_or(BATCH_TOKENS), sequence),
+        };
         let overlap = self.overlap.as_ref().map(|names| overlap_from_names(names));
         let request = Request::new(machine, self.devices, name, model).map_err(as_failure)?;
         let request = request.with_tuning(&config.tuning).map_err(as_failure)?;
         Ok(Request {
             batch,
-            precision: self.precision,
-            optimiser: self.optimiser,
+            precision: stated(
+                self.precision,
+                training.map(|it| it.precision),
+                request.precision,
+            ),
+            optimiser: stated(
+                self.optimiser,
+                training.map(|it| it.optimiser),
+                request.optimiser,
+            ),
+            objective: training.map_or(request.objective, |it| it.objective),
             preset: Preset::parse(&self.settings)
                 .map_err(|error| Failure::usage(format!("--{error}")))?,
             allow_pipeline: self.allow_pipeline,
@@ -315,6 +333,10 @@ impl Plan {
         }
         all
     }
+}
+
+fn stated<T>(flag: Option<T>, configured: Option<T>, default: T) -> T {
+    flag.or(configured).unwrap_or(default)
 }
 
 fn as_failure(error: plan::Error) -> Failure {

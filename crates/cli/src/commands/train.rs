@@ -96,6 +96,60 @@ fn stated_keys(path: &Path) -> Outcome<toml::Table> {
     text.parse().map_err(|error| refuse(&error))
 }
 
+// Says which settings of a file a run that goes on does not take: it has those of its checkpoint.
+fn note_unused(path: &Path, config: &Config, families: &Families) -> Outcome {
+    let refuse = |error: toml::ser::Error| Failure::usage(error.to_string());
+    let table = |config: &Config| toml::Table::try_from(config).map_err(refuse);
+    let (own, file) = (
+        table(config)?,
+        table(&Config::read(path, families).map_err(Failure::usage)?)?,
+    );
+    let mut unused = Vec::new();
+    for (name, stated) in stated_keys(path)? {
+        let value = |all: &toml::Table, key: &str| all.get(&name)?.get(key).cloned();
+        for key in stated.as_table().into_iter().flat_map(toml::Table::keys) {
+            let (stated, taken) = (value(&file, key), value(&own, key));
+            if let (Some(stated), Some(taken)) = (stated, taken)
+                && !is_settled(&stated, &taken)
+            {
+                unused.push(format!("{name}.{key} = {stated} (the run has {taken})"));
+            }
+        }
+    }
+    if !unused.is_empty() {
+        output::note(&format!(
+            "{}: not used, as the run goes on with the settings of its checkpoint: {}",
+            path.display(),
+            unused.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+// Whether a run has what a file states: a path is stored from the root on, and what is left to the run as it was settled.
+fn is_settled(stated: &toml::Value, taken: &toml::Value) -> bool {
+    let is_path =
+        |(stated, taken): (&str, &str)| Path::new(taken).ends_with(stated) || stated == "auto";
+    stated == taken || stated.as_str().zip(taken.as_str()).is_some_and(is_path)
+}
+
+// A run that resumes writes into its folder, so a checkpoint within a run's is none to resume in.
+fn check_is_run(dir: &Path) -> Outcome {
+    let path = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
+    let folder = path
+        .parent()
+        .filter(|folder| folder.ends_with("checkpoints"));
+    let run = folder.and_then(Path::parent);
+    match run.filter(|run| run.join("metrics.jsonl").exists()) {
+        Some(run) => Err(Failure::Usage(format!(
+            "--resume: found {}, a checkpoint of the run {}, needs the run; --init-from begins another run with these weights",
+            dir.display(),
+            run.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 // A rank, as in `rank=3`.
 fn rank(text: &str) -> Result<usize, String> {
     let number = text
@@ -198,9 +252,11 @@ impl Train {
 
     // Refuses invalid input before the data is read, except where validity depends on the data.
     fn prepare(&self, families: &Families, from: Option<&Reader>) -> Outcome<(Config, Opened)> {
-        let mut config = self
-            .overrides
-            .applied(self.base(families, from)?, families)?;
+        let base = self.base(families, from)?;
+        if let (Some(_), Some(path)) = (from, &self.config) {
+            note_unused(path, &base, families)?;
+        }
+        let mut config = self.overrides.applied(base, families)?;
         if let Some(machine) = &self.machine {
             config.parallel.machine = Some(machine.clone());
         }
@@ -215,7 +271,10 @@ impl Train {
     // The newest checkpoint of the run to resume, if one is resumed.
     fn from(&self) -> Outcome<Option<Reader>> {
         match (&self.resume, &self.out) {
-            (Some(dir), _) => super::checkpoint::open(dir).map(Some),
+            (Some(dir), _) => {
+                check_is_run(dir)?;
+                super::checkpoint::open(dir).map(Some)
+            }
             (None, Some(dir)) if self.auto_resume => match Reader::open(dir) {
                 Ok(reader) => Ok(Some(reader)),
                 Err(Error::Missing { .. } | Error::NoCheckpoint { .. }) => Ok(None),

@@ -14,6 +14,8 @@ pub fn json(plan: &Plan) -> Value {
         "parameters": request.work.num_parameters(),
         "batch_sequences": request.batch,
         "sequence": request.model.text().map_or(1, |text| text.context),
+        "precision": request.precision,
+        "optimiser": request.optimiser,
         "settings": request.preset.name(),
         "enumerated": plan.num_candidates,
         "within_memory_bound": plan.num_fitting,

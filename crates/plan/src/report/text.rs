@@ -27,7 +27,7 @@ pub fn text(plan: &Plan) -> String {
 fn headline(plan: &Plan) -> String {
     let request = &plan.request;
     format!(
-        "{} ({:.1}B parameters) on {} devices of {}, {} sequences of {} tokens, settings {}\n\
+        "{} ({:.1}B parameters) on {} devices of {}, {} sequences of {} tokens, {}, {}, settings {}\n\
          {} ways enumerated, {} within the memory bound, {} simulated in {:.1} s\n\n",
         request.model_name,
         request.work.num_parameters() as f64 / 1e9,
@@ -35,12 +35,20 @@ fn headline(plan: &Plan) -> String {
         request.machine.title,
         grouped(request.batch),
         grouped(request.model.text().map_or(1, |text| text.context)),
+        request.precision.dtype(),
+        word(&request.optimiser),
         request.preset.name(),
         grouped(plan.num_candidates),
         grouped(plan.num_fitting),
         grouped(plan.num_simulated),
         plan.took.as_secs_f64(),
     )
+}
+
+// The word by which a configuration states a choice.
+fn word(choice: &impl serde::Serialize) -> String {
+    let value = serde_json::to_value(choice).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_string()
 }
 
 // What is known of a candidate. Its grid has no column of its own: with it, rows would be wider than most terminals.

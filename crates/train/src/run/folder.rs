@@ -29,6 +29,12 @@ impl RunLock {
         }
     }
 
+    // Whether another program is known to write into a run's folder.
+    fn is_taken(dir: &Path) -> bool {
+        let file = File::open(dir.join(".lock"));
+        file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+
     /// Whether another program writes into a run's folder. A file system without locks does not tell, and the answer is yes.
     pub fn is_held(dir: &Path) -> bool {
         match File::open(dir.join(".lock")) {
@@ -70,6 +76,11 @@ impl Run {
     /// As [`check`](Run::check), and nothing is written then; [`Error::RunInUse`] while another program writes into the
     /// folder; [`Error::File`] if it cannot be created.
     pub fn prepare(&self) -> Result<RunLock> {
+        // A run that goes on has no checkpoint yet, or other records than a moment ago.
+        if RunLock::is_taken(&self.dir) {
+            let path = self.dir.clone();
+            return Err(Error::RunInUse { path });
+        }
         self.check()?;
         let checkpoints = self.dir.join("checkpoints");
         create_folder(&FileSystem, &checkpoints).map_err(Error::file(&self.dir))?;
