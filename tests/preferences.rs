@@ -5,19 +5,20 @@ use ::train::{
     Config, Trainer,
     batches::{Batches, Rows},
     config::{ObjectiveKind, Precision},
-    data::{Content, Pair, PairOptions, Preferences, Sample, Settings, Tokenizer},
+    data::{Pair, PairOptions, Preferences, Sample, Tokenizer},
     preference::PreferenceMetrics,
 };
 use families::GptFamily;
 use grid::Degrees;
-use hal::random::Key;
 use parallel::{Reproducible, data::Sharding};
 use std::{
     ops::Range,
     sync::{Arc, LazyLock},
 };
 use testkit::{
-    Outcome, SCHEDULES, assert_near, bits, config, edit_gpt, grids, on, ranks, train_rows,
+    Outcome, SCHEDULES, assert_near, bits, config, edit_gpt, grids,
+    numbers::{self, drawn, drawn_tokens, text_of},
+    on, ranks, train_rows,
 };
 
 const F64: f64 = 1e-9;
@@ -39,18 +40,9 @@ static NUM_PAIRS: LazyLock<usize> = LazyLock::new(|| {
 const BETA: f64 = 0.7;
 const SMOOTHING: f64 = 0.125;
 
-fn drawn(what: &str, index: usize, place: u64) -> u32 {
-    Key::new(7, what, index as u64).block(place)[0]
-}
-
 /// A prompt and its two answers, of lengths that differ.
 fn pair(index: usize) -> [Vec<u32>; 3] {
-    let tokens = |what, most: u32| -> Vec<u32> {
-        let count = 1 + drawn("length", index, u64::from(most)) % most;
-        (0..count)
-            .map(|place| drawn(what, index, place.into()) % VOCABULARY as u32)
-            .collect()
-    };
+    let tokens = |what, most| drawn_tokens(what, index, most, VOCABULARY);
     [
         tokens("prompt", 6),
         tokens("chosen", 9),
@@ -72,15 +64,11 @@ fn pairs() -> Preferences {
         .unwrap()
 }
 
-/// So many pairs, and nine of them to validate on.
+/// This many pairs, and nine of them to validate on.
 fn of(num_pairs: usize) -> Preferences {
-    let text = |tokens: &[u32]| {
-        let numbers: Vec<String> = tokens.iter().map(u32::to_string).collect();
-        numbers.join(" ")
-    };
     let content = |indices: Range<usize>| {
         let samples = indices.map(|index| {
-            let [prompt, chosen, rejected] = pair(index).map(|tokens| text(&tokens));
+            let [prompt, chosen, rejected] = pair(index).map(|tokens| text_of(&tokens));
             let completion = |completion| Sample::Completion {
                 prompt: prompt.clone(),
                 completion,
@@ -91,17 +79,9 @@ fn of(num_pairs: usize) -> Preferences {
                 given: 0,
             }))
         });
-        Content::Samples {
-            name: "numbers".into(),
-            samples: samples.collect(),
-        }
+        numbers::samples(samples)
     };
-    let settings = Settings {
-        context: TOKENS,
-        global_batch: ROWS,
-        validation_batches: 1,
-        ..Settings::default()
-    };
+    let settings = numbers::settings(TOKENS, ROWS);
     let options = PairOptions {
         label_smoothing: SMOOTHING,
     };

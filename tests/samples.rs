@@ -5,15 +5,16 @@ use ::train::{
     Config,
     batches::{Batches, Rows},
     config::Precision,
-    data::{Content, LossOn, Sample, Samples, Settings, Tokenizer},
+    data::{LossOn, Sample, Samples, Tokenizer},
 };
 use families::GptFamily;
 use grid::Degrees;
-use hal::random::Key;
 use parallel::{Reproducible, data::Sharding};
 use std::{ops::Range, sync::Arc};
 use testkit::{
-    Outcome, SCHEDULES, assert_near, bits, config, edit_gpt, grids, on, ranks, scaled, train_rows,
+    Outcome, SCHEDULES, assert_near, bits, config, edit_gpt, grids,
+    numbers::{self, drawn_tokens, text_of},
+    on, ranks, scaled, train_rows,
 };
 
 const F64: f64 = 1e-9;
@@ -27,39 +28,21 @@ type Source = Arc<dyn Batches>;
 
 /// A prompt and its completion, of lengths that differ.
 fn sample(index: usize) -> [Vec<u32>; 2] {
-    let drawn = |what, place: u64| Key::new(7, what, index as u64).block(place)[0];
-    let tokens = |what, most: u32| -> Vec<u32> {
-        let count = 1 + drawn("length", u64::from(most)) % most;
-        (0..count)
-            .map(|place| drawn(what, place.into()) % VOCABULARY as u32)
-            .collect()
-    };
+    let tokens = |what, most| drawn_tokens(what, index, most, VOCABULARY);
     [tokens("prompt", 5), tokens("completion", 6)]
 }
 
 const NUM_SAMPLES: usize = 44;
 
 fn packed(loss: LossOn) -> Samples {
-    let text = |tokens: &[u32]| {
-        let numbers: Vec<String> = tokens.iter().map(u32::to_string).collect();
-        numbers.join(" ")
-    };
     let content = |indices: Range<usize>| {
         let samples = indices.map(|index| {
-            let [prompt, completion] = sample(index).map(|tokens| text(&tokens));
+            let [prompt, completion] = sample(index).map(|tokens| text_of(&tokens));
             Sample::Completion { prompt, completion }
         });
-        Content::Samples {
-            name: "numbers".into(),
-            samples: samples.collect(),
-        }
+        numbers::samples(samples)
     };
-    let settings = Settings {
-        context: TOKENS,
-        global_batch: ROWS,
-        validation_batches: 1,
-        ..Settings::default()
-    };
+    let settings = numbers::settings(TOKENS, ROWS);
     let validation = Some(content(0..9));
     let tokenizer = Tokenizer::ids(VOCABULARY);
     Samples::new(

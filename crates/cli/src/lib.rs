@@ -40,6 +40,7 @@ mod ranks;
 mod recovery;
 mod registry;
 mod report;
+mod resumed;
 mod run_dir;
 mod sets;
 mod step_numbers;

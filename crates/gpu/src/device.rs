@@ -52,6 +52,7 @@ pub fn open(
         budget: Budget::new(id, options.settings.memory_limit),
         options,
         kernels: Mutex::default(),
+        num_queues: context.tables.num_queues(),
         context,
     }))
 }
@@ -119,6 +120,8 @@ struct Gpu {
     budget: Budget,
     options: Options,
     kernels: Mutex<Option<Arc<GpuKernels>>>,
+    // As the vendor's library read it when it was opened.
+    num_queues: usize,
     context: Arc<Context>,
 }
 
@@ -168,7 +171,7 @@ unsafe impl Device for Gpu {
     }
 
     fn num_queues(&self) -> Option<usize> {
-        Some(self.context.tables.num_queues())
+        Some(self.num_queues)
     }
 
     fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {

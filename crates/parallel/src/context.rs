@@ -35,6 +35,8 @@ struct Inner {
     device: Device,
     host: OnceCell<Device>,
     settings: Settings,
+    // Whether each kind of collective has a stream of its own.
+    separates_collectives: bool,
     // Every collective needs its stream, so streams are found without hashing a name or listing members.
     streams: [OnceCell<Stream>; Lane::COUNT],
     axes: [[OnceCell<Rc<Group>>; Purpose::COUNT]; Axis::ALL.len()],
@@ -68,7 +70,9 @@ impl Context {
         }
         let mapping = mapping(&world, &grid, settings.positions)?;
         let coordinates = grid.coordinates(mapping.position_of(world.rank()));
+        let separates_collectives = separates_collectives(&device, &grid);
         Ok(Context(Rc::new(Inner {
+            separates_collectives,
             world,
             grid,
             mapping,
@@ -195,7 +199,7 @@ impl Context {
 
     /// The stream for this lane, made on first use.
     pub(crate) fn stream(&self, lane: Lane) -> Result<Stream> {
-        let lane = match lane.is_of_collectives() && !self.separates_collectives() {
+        let lane = match lane.is_of_collectives() && !self.0.separates_collectives {
             true => Lane::Collectives,
             false => lane,
         };
@@ -207,22 +211,14 @@ impl Context {
         Ok(slot.get_or_init(|| stream).clone())
     }
 
-    /// How many of the device's queues collectives take, so that those of one kind wait for those of another only where a device has too
-    /// few of them.
-    pub(crate) fn queues_of_collectives(&self, queues: usize) -> usize {
-        let messages = match self.degree(Axis::Pipeline) {
-            1 => 0,
-            _ => Sharing::Links.num_streams(Placement::V, 0),
-        };
-        match queues >= Lane::COLLECTIVES + messages {
+    /// The device's queues that collectives leave for messages between stages; `None` for any number.
+    pub(crate) fn queues_for_messages(&self) -> Option<usize> {
+        let of_collectives = match self.0.separates_collectives {
             true => Lane::COLLECTIVES,
             false => 1,
-        }
-    }
-
-    fn separates_collectives(&self) -> bool {
-        let queues = self.device().num_queues();
-        queues.is_none_or(|queues| self.queues_of_collectives(queues) == Lane::COLLECTIVES)
+        };
+        let queues = self.device().num_queues()?;
+        Some(queues.saturating_sub(of_collectives))
     }
 
     /// The streams to a place beyond the device and back, which all that is there shares.
@@ -299,4 +295,14 @@ impl fmt::Debug for Context {
             self.0.coordinates
         )
     }
+}
+
+// Kinds wait for each other only where the device has too few queues for all that may go on at a time.
+fn separates_collectives(device: &Device, grid: &Grid) -> bool {
+    let messages = match grid.degree(Axis::Pipeline) {
+        1 => 0,
+        _ => Sharing::Links.num_streams(Placement::V, 0),
+    };
+    let queues = device.num_queues();
+    queues.is_none_or(|queues| queues >= Lane::COLLECTIVES + messages)
 }

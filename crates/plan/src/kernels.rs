@@ -7,13 +7,13 @@ use serde::Serialize;
 use std::{collections::BTreeMap, fmt::Write};
 
 /// All calls of a kernel in a step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KernelWork {
     /// The kernel, `gemm`, or a copy.
     pub name: &'static str,
     /// Calls of the vendor's interface; a vendor may need several launches for one.
     pub calls: usize,
-    /// Bytes of the operands that it reads and writes.
+    /// Bytes that it reads and writes.
     pub bytes: usize,
     /// Floating-point operations; 0 for kernels that are limited by their bytes.
     pub flop: f64,
@@ -24,6 +24,18 @@ pub struct KernelWork {
     pub least_s: f64,
 }
 
+impl KernelWork {
+    // Adds other calls, and takes their name.
+    fn add(&mut self, other: &KernelWork) {
+        self.name = other.name;
+        self.calls += other.calls;
+        self.bytes += other.bytes;
+        self.flop += other.flop;
+        self.seconds += other.seconds;
+        self.least_s += other.least_s;
+    }
+}
+
 /// The work of the stage that computes longest, the longest first; without collectives and messages. Empty unless the step was
 /// [simulated](crate::simulate()) with its spans.
 pub fn kernels(request: &Request, outcome: &Outcome) -> Vec<KernelWork> {
@@ -32,19 +44,15 @@ pub fn kernels(request: &Request, outcome: &Outcome) -> Vec<KernelWork> {
     let is_compute =
         |work: &&Work| !matches!(work.category, Category::Collective | Category::Message);
     for work in outcome.slowest().work.iter().filter(is_compute) {
-        let line = found.entry(work.name).or_insert_with(|| KernelWork {
+        let call = KernelWork {
             name: work.name,
-            calls: 0,
-            bytes: 0,
-            flop: 0.0,
-            seconds: 0.0,
-            least_s: 0.0,
-        });
-        line.calls += 1;
-        line.bytes += work.bytes;
-        line.flop += work.flop;
-        line.seconds += work.end_s - work.start_s;
-        line.least_s += (work.bytes as f64 / bandwidth).max(work.flop / peak);
+            calls: 1,
+            bytes: work.bytes,
+            flop: work.flop,
+            seconds: work.end_s - work.start_s,
+            least_s: (work.bytes as f64 / bandwidth).max(work.flop / peak),
+        };
+        found.entry(work.name).or_default().add(&call);
     }
     let mut lines: Vec<KernelWork> = found.into_values().collect();
     lines.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
@@ -72,18 +80,20 @@ pub fn text(request: &Request, outcome: &Outcome) -> String {
         "{:<26} {:>8} {:>9} {:>9} {:>9} {:>9} {:>6}  limited by",
         "kernel", "calls", "GB", "Tflop", "ms", "least ms", "share"
     );
-    let total: f64 = lines.iter().map(|line| line.seconds).sum();
-    let mut row = |name: &str, line: &KernelWork, limit: &str| {
+    let mut all = KernelWork::default();
+    lines.iter().for_each(|line| all.add(line));
+    all.name = "all";
+    let mut row = |line: &KernelWork, limit: &str| {
         let _ = writeln!(
             text,
             "{:<26} {:>8} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>5.1}%  {limit}",
-            name,
+            line.name,
             Grouped(line.calls as u64).to_string(),
             line.bytes as f64 / 1e9,
             line.flop / 1e12,
             line.seconds * 1e3,
             line.least_s * 1e3,
-            100.0 * line.seconds / total,
+            100.0 * line.seconds / all.seconds,
         );
     };
     for line in &lines {
@@ -91,18 +101,9 @@ pub fn text(request: &Request, outcome: &Outcome) -> String {
             true => "flop",
             false => "bytes",
         };
-        row(line.name, line, limit);
+        row(line, limit);
     }
-    let sum = |of: fn(&KernelWork) -> f64| lines.iter().map(of).sum();
-    let all = KernelWork {
-        name: "all",
-        calls: lines.iter().map(|line| line.calls).sum(),
-        bytes: lines.iter().map(|line| line.bytes).sum(),
-        flop: sum(|line| line.flop),
-        seconds: total,
-        least_s: sum(|line| line.least_s),
-    };
-    row("all", &all, "");
+    row(&all, "");
     text.truncate(text.trim_end().len());
     text + "\n"
 }

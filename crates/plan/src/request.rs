@@ -189,7 +189,7 @@ impl Request {
     ) -> Result<Request> {
         model.check().map_err(Error::Model)?;
         let batch = match model.text() {
-            Some(text) => (16_777_216 / text.context.max(1)).max(1),
+            Some(text) => (BATCH_TOKENS / text.context.max(1)).max(1),
             None => 8 * devices.max(1),
         };
         let work = Arc::new(Config::new(model.clone()).work()?);
@@ -246,6 +246,17 @@ impl Request {
         Ok(self)
     }
 
+    /// The same with the objective, batch, precision and optimiser of a configuration.
+    pub fn with_training(self, training: &TrainingConfig) -> Request {
+        Request {
+            objective: training.objective,
+            batch: training.batch,
+            precision: training.precision,
+            optimiser: training.optimiser,
+            ..self
+        }
+    }
+
     /// The request for what a configuration's run does: its model, batch, grid and choices, on as many devices as its grid has.
     /// With `training.memory = "auto"`, what segments keep is left open.
     ///
@@ -256,15 +267,11 @@ impl Request {
         let name = "the configured model";
         let (training, parallel) = (&config.training, &config.parallel);
         let request = Request::new(machine, devices, name, config.model.clone())?;
-        let request = request.with_tuning(&config.tuning)?;
+        let request = request.with_tuning(&config.tuning)?.with_training(training);
         let memory = config.activation_memory();
         let is_stated = training.memory == MemoryMode::Stated;
         let segments = (is_stated && memory.names_segments()).then(|| request.work.memory(&memory));
         Ok(Request {
-            objective: training.objective,
-            batch: training.batch,
-            precision: training.precision,
-            optimiser: training.optimiser,
             allow_pipeline: true,
             grid: Some(parallel.grid),
             order: match parallel.order {
@@ -509,6 +516,9 @@ impl Request {
         counted.unwrap_or_else(|| self.work.flop_per_row() * second) * self.batch as f64
     }
 }
+
+/// Tokens of a batch of text that nothing states.
+pub const BATCH_TOKENS: usize = 16_777_216;
 
 /// The number of sequences that hold about `tokens` tokens: of the counts within 1 %, the one with the most
 /// factors of 2.

@@ -21,7 +21,8 @@ struct Log {
     breaks: AtomicBool,
 }
 
-/// The processor, with a log, as a device that is not the host: its streams may wait for each other while the host goes on.
+/// A device that computes on the processor, keeps a log, and acts as if it were not the host: its streams may wait for each other while
+/// the host continues.
 #[derive(Debug)]
 struct Logged {
     inner: Arc<dyn hal::Device>,

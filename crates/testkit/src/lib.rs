@@ -8,6 +8,7 @@ pub mod contract;
 mod delayed;
 pub mod faults;
 mod nodes;
+pub mod numbers;
 mod rows;
 mod runs;
 mod training;

@@ -110,10 +110,9 @@ fn line(record: &Record) -> String {
 
 // What is reported of pairs, each number behind a comma.
 fn cells(pairs: Option<&PreferenceMetrics>) -> String {
-    let names = PreferenceMetrics::default().named();
-    let cell = |index: usize| pairs.map(|pairs| pairs.named()[index].1.to_string());
-    let cells = (0..names.len()).map(|index| format!(",{}", cell(index).unwrap_or_default()));
-    cells.collect()
+    let blank = PreferenceMetrics::default().named().map(|_| ",".into());
+    let cells = pairs.map(|pairs| pairs.named().map(|(_, number)| format!(",{number}")));
+    cells.unwrap_or(blank).concat()
 }
 
 // As RFC 4180 has it.

@@ -14,8 +14,11 @@ use parallel::{
 };
 use plan::{
     Preset, Request, StatePlaceKinds, kernels,
+    model::is_configuration,
     picture::{self, Totals},
-    report, search, simulate,
+    report,
+    request::{BATCH_TOKENS, sequences},
+    search, simulate,
 };
 use std::{path::PathBuf, time::Duration};
 use train::Families;
@@ -25,9 +28,6 @@ use train::config::{
 
 /// The longest time for simulations.
 const MOST_SECONDS: f64 = 86400.0;
-
-/// Tokens of a batch that nothing states.
-const BATCH_TOKENS: f64 = 16_777_216.0;
 
 /// The most tokens of a batch.
 const MOST_TOKENS: f64 = 1e11;
@@ -195,7 +195,7 @@ impl Plan {
         }
     }
 
-    // The step of the best candidate, simulated again with every piece of its work, if something is to be told of it.
+    // Simulates the best candidate again and records every piece of its work, if a flag asks for any of it.
     fn traced(
         &self,
         request: &Request,
@@ -239,29 +239,22 @@ impl Plan {
             .edited(Some(&config.model), asked)
             .map_err(Failure::usage)?;
         let sequence = model.text().map_or(1, |text| text.context);
-        // A configuration says how its model is trained, too.
-        let training =
-            plan::model::is_configuration(&self.model, families).then_some(&config.training);
-        let batch = match (self.batch_tokens, training) {
-            (None, Some(training)) => training.batch,
-            (tokens, _) => plan::request::sequences(tokens.unwrap_or(BATCH_TOKENS), sequence),
-        };
         let overlap = self.overlap.as_ref().map(|names| overlap_from_names(names));
         let request = Request::new(machine, self.devices, name, model).map_err(as_failure)?;
         let request = request.with_tuning(&config.tuning).map_err(as_failure)?;
+        let sequences = |tokens| sequences(tokens, sequence);
+        // A configuration says how its model is trained, too.
+        let request = match is_configuration(&self.model, families) {
+            true => request.with_training(&config.training),
+            false => Request {
+                batch: sequences(BATCH_TOKENS as f64),
+                ..request
+            },
+        };
         Ok(Request {
-            batch,
-            precision: stated(
-                self.precision,
-                training.map(|it| it.precision),
-                request.precision,
-            ),
-            optimiser: stated(
-                self.optimiser,
-                training.map(|it| it.optimiser),
-                request.optimiser,
-            ),
-            objective: training.map_or(request.objective, |it| it.objective),
+            batch: self.batch_tokens.map_or(request.batch, sequences),
+            precision: self.precision.unwrap_or(request.precision),
+            optimiser: self.optimiser.unwrap_or(request.optimiser),
             preset: Preset::parse(&self.settings)
                 .map_err(|error| Failure::usage(format!("--{error}")))?,
             allow_pipeline: self.allow_pipeline,
@@ -333,10 +326,6 @@ impl Plan {
         }
         all
     }
-}
-
-fn stated<T>(flag: Option<T>, configured: Option<T>, default: T) -> T {
-    flag.or(configured).unwrap_or(default)
 }
 
 fn as_failure(error: plan::Error) -> Failure {

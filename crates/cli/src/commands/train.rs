@@ -17,7 +17,7 @@ use crate::{
     ranks::Team,
     recovery,
     report::Facts,
-    run_dir,
+    resumed, run_dir,
     this_machine::ThisMachine,
 };
 use bootstrap::World;
@@ -86,68 +86,6 @@ pub(crate) struct Train {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
-}
-
-// What a configuration file states, which was read before.
-fn stated_keys(path: &Path) -> Outcome<toml::Table> {
-    let refuse =
-        |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
-    let text = hal::files::read_text(path).map_err(|error| refuse(&error))?;
-    text.parse().map_err(|error| refuse(&error))
-}
-
-// Says which settings of a file a run that goes on does not take: it has those of its checkpoint.
-fn note_unused(path: &Path, config: &Config, families: &Families) -> Outcome {
-    let refuse = |error: toml::ser::Error| Failure::usage(error.to_string());
-    let table = |config: &Config| toml::Table::try_from(config).map_err(refuse);
-    let (own, file) = (
-        table(config)?,
-        table(&Config::read(path, families).map_err(Failure::usage)?)?,
-    );
-    let mut unused = Vec::new();
-    for (name, stated) in stated_keys(path)? {
-        let value = |all: &toml::Table, key: &str| all.get(&name)?.get(key).cloned();
-        for key in stated.as_table().into_iter().flat_map(toml::Table::keys) {
-            let (stated, taken) = (value(&file, key), value(&own, key));
-            if let (Some(stated), Some(taken)) = (stated, taken)
-                && !is_settled(&stated, &taken)
-            {
-                unused.push(format!("{name}.{key} = {stated} (the run has {taken})"));
-            }
-        }
-    }
-    if !unused.is_empty() {
-        output::note(&format!(
-            "{}: not used, as the run goes on with the settings of its checkpoint: {}",
-            path.display(),
-            unused.join(", ")
-        ));
-    }
-    Ok(())
-}
-
-// Whether a run has what a file states: a path is stored from the root on, and what is left to the run as it was settled.
-fn is_settled(stated: &toml::Value, taken: &toml::Value) -> bool {
-    let is_path =
-        |(stated, taken): (&str, &str)| Path::new(taken).ends_with(stated) || stated == "auto";
-    stated == taken || stated.as_str().zip(taken.as_str()).is_some_and(is_path)
-}
-
-// A run that resumes writes into its folder, so a checkpoint within a run's is none to resume in.
-fn check_is_run(dir: &Path) -> Outcome {
-    let path = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
-    let folder = path
-        .parent()
-        .filter(|folder| folder.ends_with("checkpoints"));
-    let run = folder.and_then(Path::parent);
-    match run.filter(|run| run.join("metrics.jsonl").exists()) {
-        Some(run) => Err(Failure::Usage(format!(
-            "--resume: found {}, a checkpoint of the run {}, needs the run; --init-from begins another run with these weights",
-            dir.display(),
-            run.display()
-        ))),
-        None => Ok(()),
-    }
 }
 
 // A rank, as in `rank=3`.
@@ -254,7 +192,7 @@ impl Train {
     fn prepare(&self, families: &Families, from: Option<&Reader>) -> Outcome<(Config, Opened)> {
         let base = self.base(families, from)?;
         if let (Some(_), Some(path)) = (from, &self.config) {
-            note_unused(path, &base, families)?;
+            resumed::note_unused(path, &base, families)?;
         }
         let mut config = self.overrides.applied(base, families)?;
         if let Some(machine) = &self.machine {
@@ -272,7 +210,7 @@ impl Train {
     fn from(&self) -> Outcome<Option<Reader>> {
         match (&self.resume, &self.out) {
             (Some(dir), _) => {
-                check_is_run(dir)?;
+                resumed::check_is_run(dir)?;
                 super::checkpoint::open(dir).map(Some)
             }
             (None, Some(dir)) if self.auto_resume => match Reader::open(dir) {
@@ -302,7 +240,7 @@ impl Train {
         };
         let initial = Initial::open(path, families)?;
         let stated = match &self.config {
-            Some(path) => stated_keys(path)?,
+            Some(path) => resumed::stated_keys(path)?,
             None => toml::Table::new(),
         };
         let table = |name: &str| stated.get(name).and_then(toml::Value::as_table);

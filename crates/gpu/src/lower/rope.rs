@@ -60,7 +60,7 @@ pub(super) fn rope(args: &Rope, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     Ok(launches)
 }
 
-/// Copies what does not turn of each head. In the turning kernel itself this would cost all models registers.
+/// Copies the part of each head that does not turn. Within the turning kernel, the copy would take registers from every model.
 fn rest(args: &Rope, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let columns = args.head_size - args.turned;
     if columns == 0 || args.x.addr == args.out.addr {

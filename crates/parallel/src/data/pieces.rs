@@ -15,7 +15,7 @@ pub(super) struct PieceCut {
 }
 
 impl PieceCut {
-    /// Pieces of at most so many elements that begin at multiples of the alignment, and of that many at least.
+    /// Pieces of at most this many elements, but at least one alignment; each begins at a multiple of the alignment.
     pub(super) fn new(len: usize, most: usize, alignment: usize) -> PieceCut {
         let fitting = most.min(len / LEAST_PIECES);
         let piece_len = (fitting / alignment * alignment).max(alignment);

@@ -268,7 +268,7 @@ pub(super) fn total(by_row: &Tensor) -> Result<Tensor> {
     ops::row_sum(&by_row.reshape(&[1, by_row.num_elements()])?)?.reshape(&[1])
 }
 
-fn scaled(x: &Tensor, factor: f64) -> Result<Tensor> {
+pub(super) fn scaled(x: &Tensor, factor: f64) -> Result<Tensor> {
     let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
     ops::axpby(factor, x, 0.0, &out)?;
     Ok(out)
@@ -289,14 +289,8 @@ pub fn cross_entropy(
     vocabulary: usize,
     scale: f64,
 ) -> Result<Loss> {
-    let (context, rows) = (logits.context().clone(), logits.pass().rows().len());
-    let logits = logits.redistribute(Some(Axis::X), "loss")?;
-    let by_row = context.settings().reproducible == Reproducible::Grid;
-    let logits = if by_row {
-        logits.spread_as(None)?
-    } else {
-        logits
-    };
+    let rows = logits.pass().rows().len();
+    let (logits, by_row) = cut_for_loss(logits)?;
     let runs = if by_row { rows } else { 1 };
     let losses = run_losses(&logits, targets, (vocabulary, runs, scale))?;
     let sums = losses.losses.clone();
@@ -312,6 +306,16 @@ pub fn cross_entropy(
         Ok(vec![Some(losses.backward(&d_loss)?)])
     });
     Ok(Loss::new(var, by_row))
+}
+
+/// Logits that X cuts, and whether each row is to have a sum of its own: then all vectors are here.
+pub(super) fn cut_for_loss(logits: DTensor) -> Result<(DTensor, bool)> {
+    let by_row = logits.context().settings().reproducible == Reproducible::Grid;
+    let logits = logits.redistribute(Some(Axis::X), "loss")?;
+    match by_row {
+        true => Ok((logits.spread_as(None)?, true)),
+        false => Ok((logits, false)),
+    }
 }
 
 /// The losses of runs of vectors that a rank holds, with what their gradient needs.

@@ -3,9 +3,11 @@
 //! A pair lies in one row, so no cut of the batch can part it. The log-probability of a sequence is a sum over its tokens,
 //! wherever they are: ranks of Context gather one number per token, and every rank adds those of its rows in their order.
 
-use super::{DTensor, Loss, loss};
-use crate::{Reproducible, counters::Subject};
-use grid::Axis;
+use super::{
+    DTensor, Loss,
+    loss::{self, scaled},
+};
+use crate::counters::Subject;
 use tensor::{
     Error, Result, Tensor, Var,
     ops::{self, BinaryOp},
@@ -51,13 +53,7 @@ pub fn preference_loss(
     let (context, rows) = (logits.context().clone(), logits.pass().rows().len());
     let pairs = checked(&logits, columns)?;
     let scale = -1.0 / logits.pass().num_rows() as f64;
-    let logits = logits.redistribute(Some(Axis::X), "loss")?;
-    let by_row = context.settings().reproducible == Reproducible::Grid;
-    let logits = if by_row {
-        logits.spread_as(None)?
-    } else {
-        logits
-    };
+    let (logits, by_row) = loss::cut_for_loss(logits)?;
     let tokens = loss::token_losses(&logits, columns.targets, vocabulary)?;
     let losses = match logits.spread() {
         Some(spread) => {
@@ -70,7 +66,7 @@ pub fn preference_loss(
     let of_tokens = columns.sequences.columns();
     let losses = losses.reshape(&[rows * of_tokens, 1])?;
     let log_probabilities = sequence_sums(&losses, columns.sequences, 2 * pairs)?;
-    let rewards = scaled(beta, &log_probabilities)?;
+    let rewards = scaled(&log_probabilities, beta)?;
     let reference = columns.reference.reshape(rewards.shape())?;
     ops::axpby(-beta, &reference, 1.0, &rewards)?;
     // log sigmoid(a - b) is the first of the two log-softmax values of (a, b), which cannot overflow.
@@ -78,7 +74,7 @@ pub fn preference_loss(
     let labels = columns.labels.reshape(&[rows * pairs, 2])?;
     let weighed = ops::binary(BinaryOp::Mul, &shares, &labels)?;
     let sums = ops::row_sum(&weighed.reshape(&[rows, 2 * pairs])?)?.reshape(&[rows])?;
-    let sums = scaled(scale, &sums)?;
+    let sums = scaled(&sums, scale)?;
     let report = [
         &log_probabilities,
         &rewards,
@@ -89,10 +85,10 @@ pub fn preference_loss(
     let spread = logits.spread().cloned();
     let (total, input) = (loss::total(&sums)?, logits.into_held());
     let var = Var::record_one("preference_loss", &[&input], total, false, move |d_loss| {
-        let d_shares = scaled(scale, &labels)?;
+        let d_shares = scaled(&labels, scale)?;
         let d_rewards = ops::softmax_backward(&shares, &d_shares, true)?;
         // Losses of tokens are their log-probabilities with the other sign.
-        let d_sums = scaled(-beta, &d_rewards)?.reshape(&[rows * 2 * pairs, 1])?;
+        let d_sums = scaled(&d_rewards, -beta)?.reshape(&[rows * 2 * pairs, 1])?;
         let d_sums = ops::binary_row(BinaryOp::Mul, &d_sums, &d_loss)?;
         let d_losses = of_sequences(&d_sums, &sequences, 2 * pairs)?;
         let d_losses = match &spread {
@@ -133,7 +129,7 @@ fn sequence_sums(losses: &Tensor, sequences: &Tensor, in_row: usize) -> Result<T
         let (own, ids) = (losses.rows(row * tokens, tokens)?, sequences.rows(row, 1)?);
         ops::embedding_backward(&own, &ids, &sums.rows(row * in_row, in_row)?, 0)?;
     }
-    scaled(-1.0, &sums.reshape(&[rows, in_row])?)
+    scaled(&sums.reshape(&[rows, in_row])?, -1.0)
 }
 
 // For each token the number of its sequence.
@@ -146,10 +142,4 @@ fn of_sequences(numbers: &Tensor, sequences: &Tensor, in_row: usize) -> Result<T
         ops::copy(&found, &all.rows(row * tokens, tokens)?)?;
     }
     Ok(all)
-}
-
-fn scaled(factor: f64, x: &Tensor) -> Result<Tensor> {
-    let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
-    ops::axpby(factor, x, 0.0, &out)?;
-    Ok(out)
 }

@@ -9,6 +9,7 @@ use crate::{
     lane::Lane,
     model::{Cut, Link},
 };
+use grid::Axis;
 use hal::{
     environment::table::{CUDA_QUEUES, HIP_QUEUES},
     error::Counted,
@@ -91,7 +92,7 @@ impl Streams {
     }
 }
 
-/// The messages of a schedule that share a stream: as few as the queues of the device allow, and so that all stages finish.
+/// Which messages of a schedule share a stream: as few as the queues of the device allow, and so that all stages finish.
 ///
 /// # Errors
 /// [`Error::Invalid`] if the device has too few queues, or no number of them is enough.
@@ -99,63 +100,67 @@ pub(super) fn sharing(context: &Context, schedule: &SchedulePlan, cut: &Cut) -> 
     let stages = cut.stages();
     let crossing = |link: &&Link| cut.stage(link.from) != cut.stage(link.to);
     let links: Vec<&Link> = cut.links().iter().filter(crossing).collect();
-    let at = |stage: usize| {
-        let ends = |link: &&&Link| {
-            [link.from, link.to]
-                .map(|part| cut.stage(part))
-                .contains(&stage)
-        };
-        links
-            .iter()
-            .filter(|link| link.skips())
-            .filter(ends)
-            .count()
-    };
-    let num_skips = (0..stages.number).map(at).max().unwrap_or(0);
-    let queues = context.device().num_queues();
-    let left = queues.map(|queues| queues.saturating_sub(context.queues_of_collectives(queues)));
+    let num_skips = most_skips(cut, &links);
+    let left = context.queues_for_messages();
     // Neighbours alone are never in each other's way: `schedule::tests::sharing`.
-    if num_skips == 0 && queues.is_none() {
+    if num_skips == 0 && left.is_none() {
         return Ok(Sharing::Links);
     }
     let links: Vec<(usize, usize)> = links.iter().map(|link| (link.from, link.to)).collect();
     let lists = lists(schedule, stages, num_skips > 0);
+    let finishes = |sharing: Sharing, known: bool| match &lists {
+        Some(lists) => {
+            let steps = Steps {
+                lists,
+                stages,
+                links: &links,
+                known,
+            };
+            finishes(&steps, sharing)
+        }
+        None => sharing == Sharing::Links,
+    };
     let mut needed = None;
     for sharing in Sharing::ALL {
-        let ends = match &lists {
-            Some(lists) => [true, false].into_iter().all(|known| {
-                let steps = Steps {
-                    lists,
-                    stages,
-                    links: &links,
-                    known,
-                };
-                finishes(&steps, sharing)
-            }),
-            None => sharing == Sharing::Links,
-        };
-        if !ends {
-            continue;
+        if finishes(sharing, true) && finishes(sharing, false) {
+            let number = sharing.num_streams(stages.placement, num_skips);
+            if left.is_none_or(|left| number <= left) {
+                return Ok(sharing);
+            }
+            needed = Some(number);
         }
-        let number = sharing.num_streams(stages.placement, num_skips);
-        if left.is_none_or(|left| number <= left) {
-            return Ok(sharing);
-        }
-        needed = Some(number);
     }
-    let found = format!(
-        "{}, of which {} for messages between stages",
-        Counted(queues.unwrap_or(0), "hardware queue"),
-        left.unwrap_or(0)
-    );
+    Err(too_few(context, left.unwrap_or(0), needed))
+}
+
+// The most links at a stage that skip parts.
+fn most_skips(cut: &Cut, links: &[&Link]) -> usize {
+    let at = |stage: usize| {
+        let ends = |link: &&&Link| {
+            [link.from, link.to]
+                .iter()
+                .any(|part| cut.stage(*part) == stage)
+        };
+        let skips = links.iter().filter(|link| link.skips());
+        skips.filter(ends).count()
+    };
+    (0..cut.stages().number).map(at).max().unwrap_or(0)
+}
+
+fn too_few(context: &Context, left: usize, needed: Option<usize>) -> Error {
+    let queues = context.device().num_queues().unwrap_or(0);
+    let queues = Counted(queues, "hardware queue");
+    let found = format!("{queues}, of which {left} for messages between stages");
     let needed = match needed {
         Some(number) => format!(
             "at least {number} for messages with this schedule and {} stages: set {} or {} before the program starts",
-            stages.number, CUDA_QUEUES.name, HIP_QUEUES.name
+            context.degree(Axis::Pipeline),
+            CUDA_QUEUES.name,
+            HIP_QUEUES.name
         ),
         None => "a model whose links that skip stages do not wait for each other".to_string(),
     };
-    Err(Error::invalid("pipeline", found, needed))
+    Error::invalid("pipeline", found, needed)
 }
 
 // What every stage does in training, if it is known ahead, and then in an evaluation.

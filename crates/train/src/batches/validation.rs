@@ -34,8 +34,8 @@ impl ValidationSet {
     }
 }
 
-/// The group of batch `index`, and its index there, where groups of so many batches follow one another. Batches beyond the number
-/// start again from the first.
+/// The group that holds batch `index`, and the batch's index in it. Group after group has `counts` batches; batches beyond the last start
+/// again from the first.
 ///
 /// # Panics
 /// If no group has a batch.

@@ -29,18 +29,15 @@ impl RunLock {
         }
     }
 
-    // Whether another program is known to write into a run's folder.
-    fn is_taken(dir: &Path) -> bool {
-        let file = File::open(dir.join(".lock"));
-        file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    // Why a run's folder cannot be locked, if it has a lock and another program may hold it.
+    fn refusal(dir: &Path) -> Option<TryLockError> {
+        let file = File::open(dir.join(".lock")).ok()?;
+        file.try_lock_shared().err()
     }
 
     /// Whether another program writes into a run's folder. A file system without locks does not tell, and the answer is yes.
     pub fn is_held(dir: &Path) -> bool {
-        match File::open(dir.join(".lock")) {
-            Ok(file) => file.try_lock_shared().is_err(),
-            Err(_) => false,
-        }
+        RunLock::refusal(dir).is_some()
     }
 }
 
@@ -76,8 +73,8 @@ impl Run {
     /// As [`check`](Run::check), and nothing is written then; [`Error::RunInUse`] while another program writes into the
     /// folder; [`Error::File`] if it cannot be created.
     pub fn prepare(&self) -> Result<RunLock> {
-        // A run that goes on has no checkpoint yet, or other records than a moment ago.
-        if RunLock::is_taken(&self.dir) {
+        // Before the folder is judged: what a running program has written so far looks like a run that ended early.
+        if let Some(TryLockError::WouldBlock) = RunLock::refusal(&self.dir) {
             let path = self.dir.clone();
             return Err(Error::RunInUse { path });
         }

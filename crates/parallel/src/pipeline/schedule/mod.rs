@@ -5,7 +5,7 @@
 //! checked without running a network. Read in this order: `action`, `stages` (which part of the model lies where), `shape`
 //! (actions and neighbours), `program` (the list itself), one file per schedule (`gpipe`, `one_forward_one_backward`,
 //! `interleaved`, `zero_bubble`, `message_driven`; `overlapped` with `pipedream` and `pipedream_2bw`), `kind` (the choice by
-//! name), then `check` with its parts (`positions`, `channels`, `execute`), `sharing` with `queued` (streams and queues of devices), `idle`, `text`, and `partition` with `cuts`, which cut the
+//! name), then `check` with its parts (`positions`, `channels`, `execute`), `order` (what a host queues when) and `sharing` with `queued` (messages that share streams), `idle`, `text`, and `partition` with `cuts`, which cut the
 //! layers into stages. This module does not move data; the engine does.
 
 mod action;
@@ -20,6 +20,7 @@ mod interleaved;
 mod kind;
 mod message_driven;
 mod one_forward_one_backward;
+mod order;
 mod overlapped;
 mod partition;
 mod pipedream;
@@ -49,13 +50,13 @@ pub use interleaved::interleaved;
 pub use kind::{ScheduleKind, build};
 pub use message_driven::{Decision, MessageDriven, Ready};
 pub use one_forward_one_backward::one_forward_one_backward;
+pub(crate) use order::{evaluation, evaluation_order, receives_until};
 pub(crate) use overlapped::STEPS;
 pub use overlapped::{Overlapped, StepAction, check_overlapped};
 pub use partition::{Profile, ProfiledMemory, ProfiledWire, balance, partition};
 pub use pipedream::pipedream;
 pub use pipedream_2bw::pipedream_2bw;
 pub use program::Schedule;
-pub(crate) use queued::{evaluation, evaluation_order, receives_until};
 pub use sharing::Sharing;
 pub(crate) use sharing::{Steps, finishes};
 pub use simulate::{Hop, Pace, simulate};

@@ -2,8 +2,8 @@
 //! the latest one.
 
 use super::{
-    Action, Report, Result, Schedule, ScheduleError, ScheduleKind, Stages, check,
-    one_forward_one_backward, program::Task, shape::Shape,
+    Action, Pass, Report, Result, Schedule, ScheduleError, ScheduleKind, Stages, action::Role,
+    check, one_forward_one_backward, program::Task, shape::Shape,
 };
 use hal::error::Counted;
 
@@ -110,32 +110,23 @@ impl Overlapped {
         list.iter().map(local).collect()
     }
 
-    /// What a stage does in the three steps, with what it receives at the end of the first two: all that its neighbours have sent. Micro-batches are
-    /// counted through.
+    /// What a stage does in the three steps, and at the end of the first two: it receives all that its neighbours have sent. Micro-batches
+    /// are counted through.
     pub(crate) fn lists(&self, stage: usize) -> Vec<Vec<Action>> {
         let [first, second] = self.ends[stage];
         let list = &self.steps.stages[stage];
-        let received = |begin: usize| {
-            let [forwards, backwards] = self.ahead(stage);
-            let counted = |micro_batch| begin + micro_batch;
-            let from = stage.checked_sub(1);
-            let to = Some(stage + 1).filter(|next| *next < self.steps.num_stages);
-            let activations = from.map(|from| {
-                (forwards..self.ahead(from)[0]).map(move |micro_batch| Action::RecvActivation {
-                    micro_batch: counted(micro_batch),
-                    chunk: 0,
-                    from,
-                })
-            });
-            let gradients = to.map(|from| {
-                (backwards..self.ahead(from)[1]).map(move |micro_batch| Action::RecvGradient {
-                    micro_batch: counted(micro_batch),
-                    chunk: 0,
-                    from,
-                })
-            });
-            let all = activations.into_iter().flatten();
-            all.chain(gradients.into_iter().flatten()).collect()
+        let own = self.ahead(stage);
+        let of = |pass, from: usize, number: usize, begin: usize| {
+            let role = Role::Receive(from);
+            let sent = own[number]..self.ahead(from)[number];
+            sent.map(move |micro_batch| Action::new(pass, role, begin + micro_batch, 0))
+        };
+        let received = |begin: usize| -> Vec<Action> {
+            let before = stage.checked_sub(1).into_iter();
+            let behind = (stage + 1..self.steps.num_stages).take(1);
+            let activations = before.flat_map(|from| of(Pass::Forward, from, 0, begin));
+            let gradients = behind.flat_map(|from| of(Pass::Backward, from, 1, begin));
+            activations.chain(gradients).collect()
         };
         vec![
             list[..first].to_vec(),

@@ -1,14 +1,12 @@
 //! What a stage queues, and where: passes and the ends of messages.
 
 use super::{
-    Action, ChunkLocation, Pass, Stages,
+    Action, ChunkLocation, Pass,
     action::Role,
+    order::receives_until,
     sharing::{Sharing, Steps},
 };
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    ops::Range,
-};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A message, by link, micro-batch and pass.
 pub(super) type Message = (usize, usize, Pass);
@@ -16,64 +14,11 @@ pub(super) type Message = (usize, usize, Pass);
 // The queue of passes and, as all ranks of a stage queue them in one order, of collectives.
 const WORK: usize = 0;
 
-/// The receives that are queued before an action runs: those up to this place of the list. They are queued one pass ahead of their use, so
-/// that messages overlap with compute.
-pub(crate) fn receives_until<T>(list: &[T], at: usize, is_pass: impl Fn(&T) -> bool) -> usize {
-    if !is_pass(&list[at]) {
-        return at + 1;
-    }
-    let after = list.iter().skip(at + 1).position(is_pass);
-    after.map_or(list.len(), |offset| at + 1 + offset)
-}
-
 /// What a queue runs once the operations of the stage that it needs have run.
 struct Operation {
     needs: Vec<usize>,
     // The message of which this is one end.
     message: Option<Message>,
-}
-
-/// The passes of a stage in an evaluation, as chunk and micro-batch.
-///
-/// As in interleaved schedules, a group of micro-batches fills the stages with each chunk before the next group begins: if each chunk
-/// ran all micro-batches, stages that wait for what they send to be received would never end.
-pub(crate) fn evaluation_order(
-    stages: Stages,
-    micro_batches: Range<usize>,
-) -> impl Iterator<Item = (usize, usize)> {
-    let groups = micro_batches.clone().step_by(stages.number.max(1));
-    groups.flat_map(move |first| {
-        let group = first..micro_batches.end.min(first + stages.number);
-        (0..stages.chunks).flat_map(move |chunk| group.clone().map(move |one| (chunk, one)))
-    })
-}
-
-/// What a stage does in an evaluation, where it receives nothing ahead: a list for each pass.
-pub(crate) fn evaluation(
-    stages: Stages,
-    stage: usize,
-    micro_batches: Range<usize>,
-) -> impl Iterator<Item = Vec<Action>> {
-    let all = evaluation_order(stages, micro_batches);
-    all.map(move |(chunk, micro_batch)| {
-        let part = stages.part(ChunkLocation { stage, chunk });
-        let from = part.checked_sub(1).map(|part| stages.location(part).stage);
-        let to = Some(part + 1).filter(|next| *next < stages.num_parts());
-        let to = to.map(|part| stages.location(part).stage);
-        let is_other = |other: &usize| *other != stage;
-        let receive = from.filter(is_other).map(|from| Action::RecvActivation {
-            micro_batch,
-            chunk,
-            from,
-        });
-        let send = to.filter(is_other).map(|to| Action::SendActivation {
-            micro_batch,
-            chunk,
-            to,
-        });
-        let pass = Some(Action::Forward { micro_batch, chunk });
-        [receive, pass, send].into_iter().flatten().collect()
-    })
 }
 
 /// The operations in the queues of a stage.

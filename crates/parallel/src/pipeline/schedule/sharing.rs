@@ -35,7 +35,7 @@ impl Sharing {
         Sharing::Receives,
     ];
 
-    /// Streams for messages alone, on a rank with so many links that skip parts.
+    /// The number of streams for messages, on a rank with `num_skips` links that skip parts.
     pub fn num_streams(self, placement: Placement, num_skips: usize) -> usize {
         let of_ways = match placement {
             Placement::Wrap => 4,

@@ -56,7 +56,7 @@ impl Held {
 }
 
 impl HeldRows {
-    /// Those of a part of so many rows, in at most as many batches as the settings say.
+    /// Those of a part with `rows` rows: all, or as many batches as the settings allow.
     pub(in crate::data) fn new(rows: usize, settings: &Settings) -> HeldRows {
         HeldRows {
             num_batches: settings
