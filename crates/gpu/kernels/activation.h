@@ -97,23 +97,35 @@ FASCICLE_DEVICE A activation_gradient(A x, A d_out) {
 template <u32 Op, class T>
 FASCICLE_DEVICE void unary_loop(const UnaryParams& p) {
     constexpr int N = SIXTEEN_BYTES<T>;
-    each_pack<N>(p.len, [&](u64 start, u64 left) {
-        auto x = load_as<Acc<T>, N>(static_cast<const T*>(p.x) + start, left);
+    each_flat_packs<N>(p.len, [&](auto count, u64 start, u64 step, u64 left) {
+        constexpr int R = decltype(count)::value;
+        Pack<T, N> packs[R];
+        load_each(static_cast<const T*>(p.x) + start, step, left, packs);
         FASCICLE_UNROLL
-        for (int i = 0; i < N; i++) x.at[i] = activate<Op>(x.at[i]);
-        store_as<N>(static_cast<T*>(p.out) + start, x, left);
+        for (int r = 0; r < R; r++) {
+            auto x = widened<Acc<T>>(packs[r]);
+            FASCICLE_UNROLL
+            for (int i = 0; i < N; i++) x.at[i] = activate<Op>(x.at[i]);
+            store_as<N>(static_cast<T*>(p.out) + start + r * step, x, left);
+        }
     });
 }
 
 template <u32 Op, class T>
 FASCICLE_DEVICE void unary_backward_loop(const UnaryBackwardParams& p) {
     constexpr int N = SIXTEEN_BYTES<T>;
-    each_pack<N>(p.len, [&](u64 start, u64 left) {
-        auto x = load_as<Acc<T>, N>(static_cast<const T*>(p.x) + start, left);
-        auto d = load_as<Acc<T>, N>(static_cast<const T*>(p.d_out) + start, left);
+    each_flat_packs<N>(p.len, [&](auto count, u64 start, u64 step, u64 left) {
+        constexpr int R = decltype(count)::value;
+        Pack<T, N> of_x[R], of_d[R];
+        load_each(static_cast<const T*>(p.x) + start, step, left, of_x);
+        load_each(static_cast<const T*>(p.d_out) + start, step, left, of_d);
         FASCICLE_UNROLL
-        for (int i = 0; i < N; i++) d.at[i] = activation_gradient<Op>(x.at[i], d.at[i]);
-        store_as<N>(static_cast<T*>(p.d_x) + start, d, left);
+        for (int r = 0; r < R; r++) {
+            auto x = widened<Acc<T>>(of_x[r]), d = widened<Acc<T>>(of_d[r]);
+            FASCICLE_UNROLL
+            for (int i = 0; i < N; i++) d.at[i] = activation_gradient<Op>(x.at[i], d.at[i]);
+            store_as<N>(static_cast<T*>(p.d_x) + start + r * step, d, left);
+        }
     });
 }
 

@@ -47,9 +47,14 @@ FASCICLE_DEVICE void fill(const FillParams& p) {
 template <class X, class Y>
 FASCICLE_DEVICE void cast(const CastParams& p) {
     constexpr int N = SIXTEEN_BYTES<X> < SIXTEEN_BYTES<Y> ? SIXTEEN_BYTES<Y> : SIXTEEN_BYTES<X>;
-    each_pack<N>(p.len, [&](u64 start, u64 left) {
-        auto x = load_as<Acc<X>, N>(static_cast<const X*>(p.x) + start, left);
-        store_as<N>(static_cast<Y*>(p.out) + start, x, left);
+    each_flat_packs<N>(p.len, [&](auto count, u64 start, u64 step, u64 left) {
+        constexpr int R = decltype(count)::value;
+        Pack<X, N> packs[R];
+        load_each(static_cast<const X*>(p.x) + start, step, left, packs);
+        FASCICLE_UNROLL
+        for (int r = 0; r < R; r++) {
+            store_as<N>(static_cast<Y*>(p.out) + start + r * step, widened<Acc<X>>(packs[r]), left);
+        }
     });
 }
 

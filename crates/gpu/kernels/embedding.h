@@ -15,7 +15,7 @@ struct EmbeddingForwardParams {
     u64 first_row;
 };
 
-// For every id, the index of the next equal one, and whether there is an equal one before it.
+// For every id, the index of the next equal one, and whether there is an equal one before it. There are less than 2^31 ids.
 struct EmbeddingLinksParams {
     const void* ids;
     void* links;
@@ -54,30 +54,35 @@ FASCICLE_DEVICE void embedding_forward(const EmbeddingForwardParams& p) {
     });
 }
 
-// The first index from `start` on whose id is `id`, or NO_NEXT; a warp reads one id per lane at a time.
-FASCICLE_DEVICE u32 next_equal(const u32* ids, u64 start, u64 rows, u32 id) {
-    for (u64 from = start; from < rows; from += WARP) {
-        u64 i = from + lane_index();
-        u64 equal = ballot(i < rows && ids[i] == id);
-        if (equal != 0) return u32(from) + lowest_bit(equal);
+// The first index in start..end whose id is `id`, or NO_NEXT. A lane reads four ids at a time.
+FASCICLE_DEVICE u32 first_equal(const u32* ids, u32 start, u32 end, u32 id) {
+    for (u32 from = start / 4 * 4; from < end; from += 4 * WARP) {
+        u32 at = from + 4 * lane_index();
+        auto four = load<4>(ids + at, at < end ? end - at : 0);
+        bool equal[4], any = false;
+        FASCICLE_UNROLL
+        for (u32 i = 0; i < 4; i++) equal[i] = four.at[i] == id;
+        if (from < start || end - from < 4 * WARP) {
+            FASCICLE_UNROLL
+            for (u32 i = 0; i < 4; i++) equal[i] = equal[i] && at + i >= start && at + i < end;
+        }
+        FASCICLE_UNROLL
+        for (u32 i = 0; i < 4; i++) any = any || equal[i];
+        u64 lanes = ballot(any);
+        if (lanes == 0) continue;
+        u32 lane = lowest_bit(lanes), of_lane = equal[0] ? 0 : equal[1] ? 1 : equal[2] ? 2 : 3;
+        return from + 4 * lane + from_lane(of_lane, lane);
     }
     return NO_NEXT;
 }
 
-// Whether one of the ids before `end` is `id`.
-FASCICLE_DEVICE bool seen_before(const u32* ids, u64 end, u32 id) {
-    for (u64 from = 0; from < end; from += WARP) {
-        u64 i = from + lane_index();
-        if (ballot(i < end && ids[i] == id) != 0) return true;
-    }
-    return false;
-}
-
 FASCICLE_DEVICE void embedding_links(const EmbeddingLinksParams& p) {
     const u32* ids = static_cast<const u32*>(p.ids);
-    each_row_of_warp(p.rows, [&](u64 i) {
-        u32 next = next_equal(ids, i + 1, p.rows, ids[i]);
-        u32 link = next | (seen_before(ids, i, ids[i]) ? HAS_PREVIOUS : 0);
+    u32 rows = u32(p.rows);
+    each_row_of_warp(rows, [&](u64 row) {
+        u32 i = u32(row), id = ids[i];
+        u32 next = first_equal(ids, i + 1, rows, id);
+        u32 link = next | (first_equal(ids, 0, i, id) == NO_NEXT ? 0 : HAS_PREVIOUS);
         if (lane_index() == 0) static_cast<u32*>(p.links)[i] = link;
     });
 }

@@ -88,6 +88,9 @@ template <> struct NarrowWide<double> { static FASCICLE_DEVICE double of(double 
 template <class T>
 FASCICLE_DEVICE T narrow(double x) { return NarrowWide<T>::of(x); }
 
+template <class A>
+FASCICLE_DEVICE A minus_infinity() { return A(-same_bits<float>(0x7f800000u)); }
+
 // a * b + c, rounded once. Kernels are compiled so that no product and sum are fused but by this function: a compiler that
 // fuses where it pleases may give one element other bits than its neighbour, which another branch computes.
 FASCICLE_DEVICE float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
@@ -123,16 +126,35 @@ FASCICLE_DEVICE float power_of_two(float x) {
 #endif
 }
 
+// e to the power x - max, for x of at most about `max`, of which minus infinity counts as 0. The error is that of rounding beside
+// 1, which is what counts beside the largest of such numbers.
+FASCICLE_DEVICE float exp_below(float x, float max) {
+    return power_of_two((x - (max == minus_infinity<float>() ? 0.0f : max)) * 1.44269504f);
+}
+FASCICLE_DEVICE double exp_below(double x, double max) { return exp(x - (max == minus_infinity<double>() ? 0.0 : max)); }
+
 // One instruction each on a device. A number that is not a NaN counts as larger than one: where a NaN must show, it also
 // enters the sum.
 FASCICLE_DEVICE float larger(float a, float b) { return fmaxf(a, b); }
 FASCICLE_DEVICE double larger(double a, double b) { return fmax(a, b); }
 
-template <class A>
-FASCICLE_DEVICE A sigmoid(A x) { return A(1) / (A(1) + exp_of(-x)); }
+// 1 / x by the hardware's unit, to the last digit or the one before, for x of at least 1. It has no branch for the numbers whose
+// inverse is denormal, of which the unit makes 0.
+FASCICLE_DEVICE float inverse_of(float x) {
+#if defined(FASCICLE_CUDA)
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#elif defined(__HIP_DEVICE_COMPILE__) && __has_builtin(__builtin_amdgcn_rcpf)
+    return __builtin_amdgcn_rcpf(x);
+#else
+    return 1.0f / x;
+#endif
+}
+FASCICLE_DEVICE double inverse_of(double x) { return 1.0 / x; }
 
 template <class A>
-FASCICLE_DEVICE A minus_infinity() { return A(-same_bits<float>(0x7f800000u)); }
+FASCICLE_DEVICE A sigmoid(A x) { return inverse_of(A(1) + exp_of(-x)); }
 
 }  // namespace fascicle
 

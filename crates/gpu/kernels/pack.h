@@ -76,14 +76,31 @@ FASCICLE_DEVICE void store(T* to, const Pack<T, N>& pack, u64 count) {
     }
 }
 
-// As `load`, converted to the accumulator.
+// As `load`, for R packs that are `step` elements apart. All loads are issued before one is used.
+template <int R, int N, class T>
+FASCICLE_DEVICE void load_each(const T* from, u64 step, u64 count, Pack<T, N> (&packs)[R]) {
+    if (count >= N && is_aligned<T, N>(from) && (R == 1 || is_aligned<T, N>(from + step))) {
+        FASCICLE_UNROLL
+        for (int r = 0; r < R; r++) copy_whole<T, N>(packs[r].at, from + r * step);
+        return;
+    }
+    FASCICLE_UNROLL
+    for (int r = 0; r < R; r++) packs[r] = load<N>(from + r * step, count);
+}
+
+// Elements as accumulators.
 template <class A, int N, class T>
-FASCICLE_DEVICE Pack<A, N> load_as(const T* from, u64 count) {
-    Pack<T, N> raw = load<N>(from, count);
+FASCICLE_DEVICE Pack<A, N> widened(const Pack<T, N>& raw) {
     Pack<A, N> pack;
     FASCICLE_UNROLL
     for (int i = 0; i < N; i++) pack.at[i] = A(widen(raw.at[i]));
     return pack;
+}
+
+// As `load`, converted to the accumulator.
+template <class A, int N, class T>
+FASCICLE_DEVICE Pack<A, N> load_as(const T* from, u64 count) {
+    return widened<A>(load<N>(from, count));
 }
 
 // As `store`, each element rounded once.

@@ -42,6 +42,15 @@ FASCICLE_DEVICE u32 word_of(const RandomWords& words, u32 index) {
 // times 2^24, rounded up, which is compared with the upper 24 bits of a word.
 template <int N>
 FASCICLE_DEVICE void draw(RandomKey key, u64 first, u32 threshold, bool (&drops)[N]) {
+    if (N % 4 == 0 && first % 4 == 0) {
+        FASCICLE_UNROLL
+        for (int i = 0; i < N; i += 4) {
+            RandomWords words = random_block(key, first / 4 + u64(i / 4));
+            FASCICLE_UNROLL
+            for (int word = 0; word < 4 && i + word < N; word++) drops[i + word] = (words.at[word] >> 8) < threshold;
+        }
+        return;
+    }
     RandomWords words = random_block(key, first / 4);
     FASCICLE_UNROLL
     for (int i = 0; i < N; i++) {

@@ -65,6 +65,7 @@ pub(super) fn dropout(args: &Dropout, traits: &DeviceTraits) -> Result<Vec<Launc
         threshold: threshold(args.probability),
         unused: 0,
     };
-    let (grid, block) = rows(num_rows, columns, pack(args.x.dtype).max(4));
+    // Two packs for a thread, which then prepares its numbers once for both.
+    let (grid, block) = rows(num_rows, columns, 2 * pack(args.x.dtype).max(4));
     Ok(vec![Launch::new(name, grid, block, &params)])
 }

@@ -36,7 +36,10 @@ pub(super) const LAYOUTS: &[Layout] = &[
     SwigluBackwardParams::LAYOUT,
 ];
 
-/// One launch over `len` elements; no launch without elements.
+/// Packs of a thread of the functions that read several before they use one, as `loops.h` has it.
+const FLAT_PACKS: usize = 2;
+
+/// One launch over `len` elements, `pack` of them for a thread; no launch without elements.
 fn over(name: Name, len: usize, pack: usize, arguments: &impl bytemuck::NoUninit) -> Vec<Launch> {
     let (grid, block) = flat(len, pack);
     if len == 0 {
@@ -91,7 +94,7 @@ pub(super) fn cast(args: &Cast, traits: &DeviceTraits) -> Result<Vec<Launch>> {
         out: args.out.addr,
         len: args.out.len as u64,
     };
-    Ok(over(name, args.out.len, pack, &params))
+    Ok(over(name, args.out.len, FLAT_PACKS * pack, &params))
 }
 
 pub(super) fn axpby(args: &Axpby, traits: &DeviceTraits) -> Result<Vec<Launch>> {
@@ -160,7 +163,7 @@ pub(super) fn unary(args: &Unary, traits: &DeviceTraits) -> Result<Vec<Launch>> 
     Ok(over(
         Name::of("unary_").and(traits.float("unary", dtype)?),
         len,
-        pack(dtype),
+        FLAT_PACKS * pack(dtype),
         &params,
     ))
 }
@@ -179,7 +182,7 @@ pub(super) fn unary_backward(args: &UnaryBackward, traits: &DeviceTraits) -> Res
     Ok(over(
         Name::of("unary_backward_").and(traits.float("unary_backward", dtype)?),
         len,
-        pack(dtype),
+        FLAT_PACKS * pack(dtype),
         &params,
     ))
 }
