@@ -2,8 +2,8 @@
 #pragma once
 
 #include "parts.h"
+#include "peak.h"
 #include "reduce.h"
-#include "tree.h"
 
 namespace fascicle {
 
@@ -54,84 +54,6 @@ FASCICLE_DEVICE u64 local_target(u32 target, u64 first_column, u64 held) {
     return target != NO_TARGET && target >= first_column && column < held ? column : NO_COLUMN;
 }
 
-// The maximum of a part of a row, and the sum of exp(x - maximum) over it.
-template <class A>
-struct PeakNode {
-    A max, sum;
-
-    static FASCICLE_DEVICE PeakNode empty() { return {minus_infinity<A>(), A(0)}; }
-
-    static FASCICLE_DEVICE PeakNode join(PeakNode left, PeakNode right) {
-        bool is_left = left.max >= right.max;
-        PeakNode large = is_left ? left : right, small = is_left ? right : left;
-        // Of two maxima of minus infinity the difference would be NaN.
-        A exponent = small.max == minus_infinity<A>() ? small.max : small.max - large.max;
-        return {large.max, multiply_add(small.sum, exp_of(exponent), large.sum)};
-    }
-
-    FASCICLE_DEVICE PeakNode exchanged(u32 mask) const { return {exchange(max, mask), exchange(sum, mask)}; }
-    FASCICLE_DEVICE PeakNode of_lane(u32 lane) const { return {from_lane(max, lane), from_lane(sum, lane)}; }
-};
-
-// The maximum of the leaf that each of a lane's columns belongs to. A leaf is at most a chunk.
-template <int N, class A>
-FASCICLE_DEVICE Pack<A, N> maxima_of_leaves(Pack<A, N> x, u64 left, u32 leaf) {
-    FASCICLE_UNROLL
-    for (int i = 0; i < N; i++) x.at[i] = u64(i) < left ? x.at[i] : minus_infinity<A>();
-    FASCICLE_UNROLL
-    for (int width = 1; width < N; width *= 2) {
-        if (u32(width) >= leaf) return x;
-        Pack<A, N> before = x;
-        FASCICLE_UNROLL
-        for (int i = 0; i < N; i++) x.at[i] = larger(before.at[i], before.at[i ^ width]);
-    }
-    A max = x.at[0];
-    for (u32 mask = 1; mask * N < leaf; mask *= 2) max = larger(max, exchange(max, mask));
-    FASCICLE_UNROLL
-    for (int i = 0; i < N; i++) x.at[i] = max;
-    return x;
-}
-
-// The node of a warp's chunk. The columns of a leaf subtract its maximum, so only larger nodes rescale sums.
-template <int N, class A>
-FASCICLE_DEVICE PeakNode<A> peak_of_chunk(const Pack<A, N>& x, u64 left, u32 leaf) {
-    using Node = PeakNode<A>;
-    Pack<A, N> maxima = maxima_of_leaves<N>(x, left, leaf);
-    Node nodes[N];
-    FASCICLE_UNROLL
-    for (int i = 0; i < N; i++) {
-        A shift = maxima.at[i] == minus_infinity<A>() ? A(0) : maxima.at[i];
-        nodes[i] = {maxima.at[i], u64(i) < left ? exp_of(x.at[i] - shift) : A(0)};
-    }
-    FASCICLE_UNROLL
-    for (int width = 1; width < N; width *= 2) {
-        FASCICLE_UNROLL
-        for (int i = 0; i < N; i += 2 * width) {
-            if (u32(width) < leaf) {
-                nodes[i].sum += nodes[i + width].sum;
-            } else {
-                nodes[i] = Node::join(nodes[i], nodes[i + width]);
-            }
-        }
-    }
-    u32 mask = 1;
-    for (; mask * N < leaf; mask *= 2) nodes[0].sum += exchange(nodes[0].sum, mask);
-    return join_lanes(nodes[0], mask);
-}
-
-// The node of the columns start..end, in every lane of the warp.
-template <class T>
-FASCICLE_DEVICE PeakNode<Acc<T>> peak_of_columns(const T* x, u64 start, u64 end, u32 leaf) {
-    using A = Acc<T>;
-    constexpr int N = SIXTEEN_BYTES<T>;
-    WaitingNodes<PeakNode<A>> waiting;
-    for (u64 chunk = start; chunk < end; chunk += WARP * N) {
-        u64 column = chunk + lane_index() * N, left = column < end ? end - column : 0;
-        waiting.push(peak_of_chunk<N>(load_as<A, N>(x + column, left), left, leaf));
-    }
-    return waiting.sum();
-}
-
 // One block per row. The row is cut into at most as many segments as a warp has lanes, each a node, which the warps take in
 // turn. The first warp joins them.
 template <class T>
@@ -139,7 +61,7 @@ FASCICLE_DEVICE void softmax_statistics(const SoftmaxStatisticsParams& p) {
     using A = Acc<T>;
     using Node = PeakNode<A>;
     Node* of_segments = reinterpret_cast<Node*>(shared_memory());
-    u64 segment = WARP * SIXTEEN_BYTES<T>;
+    u64 segment = PEAK_CHUNKS * CHUNK<T>;
     while (segment * WARP < p.held) segment *= 2;
     for (u64 row = block_x(); row < p.rows; row += grid_size_x()) {
         const T* logits = static_cast<const T*>(p.logits) + row * p.columns;
@@ -200,11 +122,23 @@ FASCICLE_DEVICE void combine_softmax(const CombineSoftmaxParams& p) {
     }
 }
 
+// The gradients of a pack of logits, of which the first `held` are not padding; element `target` is the row's target.
+template <class A, int N>
+FASCICLE_DEVICE void logit_gradients(Pack<A, N>& x, A log_sum_exp, A factor, u32 held, u32 target) {
+    FASCICLE_UNROLL
+    for (int i = 0; i < N; i++) {
+        A value = exp_below(x.at[i], log_sum_exp) - (u32(i) == target ? A(1) : A(0));
+        x.at[i] = u32(i) < held ? factor * value : A(0);
+    }
+}
+
 template <class T>
 FASCICLE_DEVICE void cross_entropy_backward(const CrossEntropyBackwardParams& p) {
     using A = Acc<T>;
     constexpr int N = SIXTEEN_BYTES<T>;
-    each_pack_of_rows<N>(p.rows, p.columns, [&](u64 row, u64 column, u64 left) {
+    u64 thread = u64(block_x()) * block_size_x() + thread_x(), threads = u64(grid_size_x()) * block_size_x();
+    u64 row_step = u64(grid_size_y()) * block_size_y();
+    for (u64 row = u64(block_y()) * block_size_y() + thread_y(); row < p.rows; row += row_step) {
         u32 target = static_cast<const u32*>(p.targets)[row];
         u64 held = target == NO_TARGET ? 0 : p.held;
         u64 at_target = local_target(target, p.first_column, held);
@@ -212,16 +146,21 @@ FASCICLE_DEVICE void cross_entropy_backward(const CrossEntropyBackwardParams& p)
         // A division costs more than the comparison, which one run of all rows needs alone.
         u64 run = row < p.rows_of_run ? 0 : row / p.rows_of_run;
         A factor = A(p.scale * double(static_cast<const A*>(p.d_loss)[run]));
-        T* at = static_cast<T*>(p.logits) + row * p.columns + column;
-        auto x = load_as<A, N>(static_cast<const T*>(at), left);
-        FASCICLE_UNROLL
-        for (int i = 0; i < N; i++) {
-            u64 index = column + u64(i);
-            A value = exp_of(x.at[i] - log_sum_exp) - (index == at_target ? A(1) : A(0));
-            x.at[i] = index < held ? factor * value : A(0);
-        }
-        store_as<N>(at, x, left);
-    });
+        T* logits = static_cast<T*>(p.logits) + row * p.columns;
+        each_packs_of_run<N, 2>(p.columns, thread, threads, [&](auto count, u64 start, u64 step, u64 left) {
+            constexpr int R = decltype(count)::value;
+            Pack<T, N> packs[R];
+            load_each(static_cast<const T*>(logits) + start, step, left, packs);
+            FASCICLE_UNROLL
+            for (int r = 0; r < R; r++) {
+                u64 column = start + r * step;
+                auto x = widened<A>(packs[r]);
+                u32 of_pack = held <= column ? 0 : held - column < N ? u32(held - column) : N;
+                logit_gradients(x, log_sum_exp, factor, of_pack, at_target - column < N ? u32(at_target - column) : N);
+                store_as<N>(logits + column, x, left);
+            }
+        });
+    }
 }
 
 }  // namespace fascicle

@@ -43,11 +43,30 @@ struct NormalizeParams {
 template <class A>
 struct RowStatistics { A mean, rstd; };
 
-template <class A>
-FASCICLE_DEVICE RowStatistics<A> statistics_of_row(const NormSizes& sizes, const void* moments, u64 row) {
+// Those of R rows from `row` on, whose moments are all loaded before one is used.
+template <int R, class A>
+FASCICLE_DEVICE void statistics_of_rows(const NormSizes& sizes, const void* moments, u64 row, RowStatistics<A> (&of_rows)[R]) {
     const A* at = static_cast<const A*>(moments) + 2 * row;
-    A variance = at[1] / A(sizes.global_columns);
-    return {at[0], A(1) / root_of(variance + A(sizes.epsilon))};
+    A squares[R];
+    FASCICLE_UNROLL
+    for (int r = 0; r < R; r++) {
+        of_rows[r].mean = at[2 * r];
+        squares[r] = at[2 * r + 1];
+    }
+    FASCICLE_UNROLL
+    for (int r = 0; r < R; r++) {
+        A variance = squares[r] / A(sizes.global_columns);
+        of_rows[r].rstd = A(1) / root_of(variance + A(sizes.epsilon));
+    }
+}
+
+// The factors of a pack of columns.
+template <class A, int N, class T>
+FASCICLE_DEVICE Pack<A, N> factors_of(const Pack<T, N>& gain, const NormSizes& sizes) {
+    auto factors = widened<A>(gain);
+    FASCICLE_UNROLL
+    for (int i = 0; i < N; i++) factors.at[i] += A(sizes.gain_offset);
+    return factors;
 }
 
 // The moments of a part of a row, joined as Chan, Golub and LeVeque do ("Updating formulae and a pairwise algorithm for
@@ -72,8 +91,8 @@ struct MomentsNode {
         return {multiply_add(difference, share, left.mean), multiply_add(difference * difference, factor, squares), columns};
     }
 
-    FASCICLE_DEVICE MomentsNode exchanged(u32 mask) const {
-        return {exchange(mean, mask), exchange(squares, mask), exchange(columns, mask)};
+    FASCICLE_DEVICE MomentsNode exchanged(u32 mask, bool alike) const {
+        return {exchange(mean, mask), exchange(squares, mask), alike ? columns : exchange(columns, mask)};
     }
     FASCICLE_DEVICE MomentsNode of_lane(u32 lane) const {
         return {from_lane(mean, lane), from_lane(squares, lane), from_lane(columns, lane)};
@@ -92,30 +111,35 @@ FASCICLE_DEVICE MomentsNode<A> moments_of_pack(const Pack<A, N>& x, u64 left) {
     return join_pack(nodes);
 }
 
-// LayerNorm: mean and centred squares.
-template <class T>
-FASCICLE_DEVICE MomentsNode<Acc<T>> centred_moments(const T* x, u64 columns) {
-    using A = Acc<T>;
-    constexpr int N = SIXTEEN_BYTES<T>;
-    return join_columns<N, MomentsNode<A>>(0, columns, [&](u64 column, u64 left) {
-        return left == 0 ? MomentsNode<A>::empty() : moments_of_pack<N>(load_as<A, N>(x + column, left), left);
-    });
+// The moments of a lane's packs of K chunks.
+template <class T, int K>
+FASCICLE_DEVICE void moments_of_chunks(const T* from, u64 left, MomentsNode<Acc<T>> (&nodes)[K]) {
+    Pack<T, SIXTEEN_BYTES<T>> packs[K];
+    load_chunks(from, left, packs);
+    FASCICLE_UNROLL
+    for (int k = 0; k < K; k++) nodes[k] = moments_of_pack(widened<Acc<T>>(packs[k]), left_behind<T>(left, k));
 }
 
-// RMSNorm: squares, and 0 as the mean.
-template <class T>
-FASCICLE_DEVICE Acc<T> plain_squares(const T* x, u64 columns) {
-    using A = Acc<T>;
+// The sums of squares of a lane's packs of K chunks.
+template <class T, int K>
+FASCICLE_DEVICE void squares_of_chunks(const T* from, u64 left, SumNode<Acc<T>> (&nodes)[K]) {
     constexpr int N = SIXTEEN_BYTES<T>;
-    return join_columns<N, SumNode<A>>(0, columns, [&](u64 column, u64 left) {
-        SumNode<A> nodes[N];
-        auto pack = load_as<A, N>(x + column, left);
+    Pack<T, N> packs[K];
+    load_chunks(from, left, packs);
+    FASCICLE_UNROLL
+    for (int k = 0; k < K; k++) {
+        SumNode<Acc<T>> of_pack[N];
+        auto x = widened<Acc<T>>(packs[k]);
         FASCICLE_UNROLL
-        for (int i = 0; i < N; i++) nodes[i] = {pack.at[i] * pack.at[i]};
-        return join_pack(nodes);
-    }).sum;
+        for (int i = 0; i < N; i++) of_pack[i] = {x.at[i] * x.at[i]};
+        nodes[k] = join_pack(of_pack);
+    }
 }
 
+// Chunks that a warp reads at once.
+constexpr int MOMENTS_CHUNKS = 4;
+
+// LayerNorm: mean and centred squares. RMSNorm: 0 and squares.
 template <class T>
 FASCICLE_DEVICE void moments(const MomentsParams& p) {
     using A = Acc<T>;
@@ -124,11 +148,15 @@ FASCICLE_DEVICE void moments(const MomentsParams& p) {
         const T* x = static_cast<const T*>(p.x) + row * columns;
         A mean = 0, squares;
         if (p.sizes.centred) {
-            auto node = centred_moments(x, columns);
+            auto node = join_columns<MOMENTS_CHUNKS, T, MomentsNode<A>>(0, columns, [&](u64 column, u64 left, auto& nodes) {
+                moments_of_chunks(x + column, left, nodes);
+            });
             mean = node.mean;
             squares = node.squares;
         } else {
-            squares = plain_squares(x, columns);
+            squares = join_columns<MOMENTS_CHUNKS, T, SumNode<A>>(0, columns, [&](u64 column, u64 left, auto& nodes) {
+                squares_of_chunks(x + column, left, nodes);
+            }).sum;
         }
         if (lane_index() == 0) {
             A* out = static_cast<A*>(p.moments) + 2 * row;
@@ -155,25 +183,37 @@ FASCICLE_DEVICE void combine_moments(const CombineMomentsParams& p) {
     out[1] = node.squares;
 }
 
+// Rows that a thread normalises at a time; `lower/norm.rs` knows it too.
+constexpr int NORM_ROWS = 4;
+
 template <class T>
 FASCICLE_DEVICE void normalize(const NormalizeParams& p) {
     using A = Acc<T>;
     constexpr int N = SIXTEEN_BYTES<T>;
-    each_pack_of_rows<N>(p.sizes.rows, p.sizes.columns, [&](u64 row, u64 column, u64 left) {
-        auto statistics = statistics_of_row<A>(p.sizes, p.moments, row);
-        u64 at = row * p.sizes.columns + column;
-        auto x = load_as<A, N>(static_cast<const T*>(p.x) + at, left);
-        auto gain = load_as<A, N>(static_cast<const T*>(p.gain) + column, left);
-        FASCICLE_UNROLL
-        for (int i = 0; i < N; i++) {
-            x.at[i] = (x.at[i] - statistics.mean) * statistics.rstd * (gain.at[i] + A(p.sizes.gain_offset));
-        }
-        if (p.bias != nullptr) {
-            auto bias = load_as<A, N>(static_cast<const T*>(p.bias) + column, left);
+    u64 columns = p.sizes.columns;
+    each_pack_of_groups<N, NORM_ROWS>(p.sizes.rows, columns, [&](u64 first, u64 end, u64 column, u64 left) {
+        auto gain = load<N>(static_cast<const T*>(p.gain) + column, left);
+        Pack<T, N> bias{};
+        if (p.bias != nullptr) bias = load<N>(static_cast<const T*>(p.bias) + column, left);
+        each_rows<NORM_ROWS>(first, end, [&](auto count, u64 row) {
+            constexpr int R = decltype(count)::value;
+            Pack<T, N> packs[R];
+            RowStatistics<A> statistics[R];
+            load_each(static_cast<const T*>(p.x) + row * columns + column, columns, left, packs);
+            statistics_of_rows(p.sizes, p.moments, row, statistics);
+            auto factors = factors_of<A>(gain, p.sizes), offsets = widened<A>(bias);
             FASCICLE_UNROLL
-            for (int i = 0; i < N; i++) x.at[i] += bias.at[i];
-        }
-        store_as<N>(static_cast<T*>(p.out) + at, x, left);
+            for (int r = 0; r < R; r++) {
+                auto x = widened<A>(packs[r]);
+                FASCICLE_UNROLL
+                for (int i = 0; i < N; i++) x.at[i] = (x.at[i] - statistics[r].mean) * statistics[r].rstd * factors.at[i];
+                if (p.bias != nullptr) {
+                    FASCICLE_UNROLL
+                    for (int i = 0; i < N; i++) x.at[i] += offsets.at[i];
+                }
+                store_as<N>(static_cast<T*>(p.out) + (row + r) * columns + column, x, left);
+            }
+        });
     });
 }
 

@@ -5,7 +5,7 @@
 
 namespace fascicle {
 
-// Sums along rows: of g, and of g * xhat.
+// Sums along rows: of g, and of g * xhat. Also writes the statistics of the rows.
 struct NormRowSumsParams {
     NormSizes sizes;
     const void* x;
@@ -13,13 +13,14 @@ struct NormRowSumsParams {
     const void* gain;
     const void* d_out;
     void* sums;
+    void* statistics;
 };
 
 // Sums down parts of the columns: of d_out * xhat, and behind them of d_out.
 struct NormColumnSumsParams {
     NormSizes sizes;
     const void* x;
-    const void* moments;
+    const void* statistics;
     const void* d_out;
     void* partials;
     u64 rows_of_part;
@@ -44,38 +45,54 @@ struct NormSumsNode {
     static FASCICLE_DEVICE NormSumsNode join(NormSumsNode left, NormSumsNode right) {
         return {left.g + right.g, left.g_xhat + right.g_xhat};
     }
-    FASCICLE_DEVICE NormSumsNode exchanged(u32 mask) const { return {exchange(g, mask), exchange(g_xhat, mask)}; }
+    FASCICLE_DEVICE NormSumsNode exchanged(u32 mask, bool) const { return {exchange(g, mask), exchange(g_xhat, mask)}; }
     FASCICLE_DEVICE NormSumsNode of_lane(u32 lane) const { return {from_lane(g, lane), from_lane(g_xhat, lane)}; }
 };
+
+// The sums of a lane's packs of K chunks.
+template <class T, int K>
+FASCICLE_DEVICE void norm_sums_of_chunks(const NormRowSumsParams& p, u64 row, RowStatistics<Acc<T>> statistics, u64 column,
+                                         u64 left, NormSumsNode<Acc<T>> (&nodes)[K]) {
+    using A = Acc<T>;
+    constexpr int N = SIXTEEN_BYTES<T>;
+    u64 at = row * p.sizes.columns + column;
+    Pack<T, N> x[K], d_out[K], gain[K];
+    load_chunks(static_cast<const T*>(p.x) + at, left, x);
+    load_chunks(static_cast<const T*>(p.d_out) + at, left, d_out);
+    load_chunks(static_cast<const T*>(p.gain) + column, left, gain);
+    FASCICLE_UNROLL
+    for (int k = 0; k < K; k++) {
+        auto x_k = widened<A>(x[k]), d = widened<A>(d_out[k]), gains = widened<A>(gain[k]);
+        NormSumsNode<A> of_pack[N];
+        FASCICLE_UNROLL
+        for (int i = 0; i < N; i++) {
+            A g = d.at[i] * (gains.at[i] + A(p.sizes.gain_offset));
+            of_pack[i] = {g, g * ((x_k.at[i] - statistics.mean) * statistics.rstd)};
+            if (u64(i) >= left_behind<T>(left, k)) of_pack[i] = NormSumsNode<A>::empty();
+        }
+        nodes[k] = join_pack(of_pack);
+    }
+}
 
 template <class T>
 FASCICLE_DEVICE void norm_row_sums(const NormRowSumsParams& p) {
     using A = Acc<T>;
-    constexpr int N = SIXTEEN_BYTES<T>;
-    u64 columns = p.sizes.columns;
     each_row_of_warp(p.sizes.rows, [&](u64 row) {
-        auto statistics = statistics_of_row<A>(p.sizes, p.moments, row);
-        auto sum = join_columns<N, NormSumsNode<A>>(0, columns, [&](u64 column, u64 left) {
-            auto x = load_as<A, N>(static_cast<const T*>(p.x) + row * columns + column, left);
-            auto d = load_as<A, N>(static_cast<const T*>(p.d_out) + row * columns + column, left);
-            auto gain = load_as<A, N>(static_cast<const T*>(p.gain) + column, left);
-            NormSumsNode<A> nodes[N];
-            FASCICLE_UNROLL
-            for (int i = 0; i < N; i++) {
-                A g = d.at[i] * (gain.at[i] + A(p.sizes.gain_offset));
-                nodes[i] = {g, g * ((x.at[i] - statistics.mean) * statistics.rstd)};
-                if (u64(i) >= left) nodes[i] = NormSumsNode<A>::empty();
-            }
-            return join_pack(nodes);
+        RowStatistics<A> statistics[1];
+        statistics_of_rows(p.sizes, p.moments, row, statistics);
+        auto sum = join_columns<4, T, NormSumsNode<A>>(0, p.sizes.columns, [&](u64 column, u64 left, auto& nodes) {
+            norm_sums_of_chunks<T>(p, row, statistics[0], column, left, nodes);
         });
         if (lane_index() == 0) {
             A* sums = static_cast<A*>(p.sums) + 2 * row;
             sums[0] = sum.g;
             sums[1] = sum.g_xhat;
+            static_cast<RowStatistics<A>*>(p.statistics)[row] = statistics[0];
         }
     });
 }
 
+// A thread sums its columns down the rows of its part, in order; it reads several rows before it adds them.
 template <class T>
 FASCICLE_DEVICE void norm_column_sums(const NormColumnSumsParams& p) {
     using A = Acc<T>;
@@ -88,16 +105,24 @@ FASCICLE_DEVICE void norm_column_sums(const NormColumnSumsParams& p) {
     u64 end = first + p.rows_of_part < rows ? first + p.rows_of_part : rows;
     u64 left = columns - column;
     Pack<A, N> d_gain{}, d_bias{};
-    for (u64 row = first; row < end; row++) {
-        auto statistics = statistics_of_row<A>(p.sizes, p.moments, row);
-        auto x = load_as<A, N>(static_cast<const T*>(p.x) + row * columns + column, left);
-        auto d = load_as<A, N>(static_cast<const T*>(p.d_out) + row * columns + column, left);
+    each_rows<8>(first, end, [&](auto count, u64 row) {
+        constexpr int R = decltype(count)::value;
+        Pack<T, N> x[R], d_out[R];
+        RowStatistics<A> statistics[R];
+        load_each(static_cast<const T*>(p.x) + row * columns + column, columns, left, x);
+        load_each(static_cast<const T*>(p.d_out) + row * columns + column, columns, left, d_out);
         FASCICLE_UNROLL
-        for (int i = 0; i < N; i++) {
-            d_gain.at[i] += d.at[i] * ((x.at[i] - statistics.mean) * statistics.rstd);
-            d_bias.at[i] += d.at[i];
+        for (int r = 0; r < R; r++) statistics[r] = static_cast<const RowStatistics<A>*>(p.statistics)[row + r];
+        FASCICLE_UNROLL
+        for (int r = 0; r < R; r++) {
+            auto x_r = widened<A>(x[r]), d = widened<A>(d_out[r]);
+            FASCICLE_UNROLL
+            for (int i = 0; i < N; i++) {
+                d_gain.at[i] += d.at[i] * ((x_r.at[i] - statistics[r].mean) * statistics[r].rstd);
+                d_bias.at[i] += d.at[i];
+            }
         }
-    }
+    });
     A* partials = static_cast<A*>(p.partials) + 2 * part * columns + column;
     store<N>(partials, d_gain, left);
     store<N>(partials + columns, d_bias, left);
@@ -108,22 +133,38 @@ FASCICLE_DEVICE void normalize_backward(const NormalizeBackwardParams& p) {
     using A = Acc<T>;
     constexpr int N = SIXTEEN_BYTES<T>;
     A global_columns = A(p.sizes.global_columns);
-    each_pack_of_rows<N>(p.sizes.rows, p.sizes.columns, [&](u64 row, u64 column, u64 left) {
-        auto statistics = statistics_of_row<A>(p.sizes, p.moments, row);
-        const A* sums = static_cast<const A*>(p.sums) + 2 * row;
-        A mean_g = p.sizes.centred ? sums[0] / global_columns : A(0);
-        A mean_g_xhat = sums[1] / global_columns;
-        u64 at = row * p.sizes.columns + column;
-        auto x = load_as<A, N>(static_cast<const T*>(p.x) + at, left);
-        auto d = load_as<A, N>(static_cast<const T*>(p.d_out) + at, left);
-        auto gain = load_as<A, N>(static_cast<const T*>(p.gain) + column, left);
-        FASCICLE_UNROLL
-        for (int i = 0; i < N; i++) {
-            A xhat = (x.at[i] - statistics.mean) * statistics.rstd;
-            A g = d.at[i] * (gain.at[i] + A(p.sizes.gain_offset));
-            d.at[i] = statistics.rstd * (g - (mean_g + xhat * mean_g_xhat));
-        }
-        store_as<N>(static_cast<T*>(p.d_x) + at, d, left);
+    u64 columns = p.sizes.columns;
+    each_pack_of_groups<N, NORM_ROWS>(p.sizes.rows, columns, [&](u64 first, u64 end, u64 column, u64 left) {
+        auto gain = load<N>(static_cast<const T*>(p.gain) + column, left);
+        each_rows<NORM_ROWS>(first, end, [&](auto count, u64 row) {
+            constexpr int R = decltype(count)::value;
+            Pack<T, N> x[R], d_out[R];
+            load_each(static_cast<const T*>(p.x) + row * columns + column, columns, left, x);
+            load_each(static_cast<const T*>(p.d_out) + row * columns + column, columns, left, d_out);
+            RowStatistics<A> statistics[R];
+            A mean_g[R], mean_g_xhat[R];
+            const A* sums = static_cast<const A*>(p.sums) + 2 * row;
+            FASCICLE_UNROLL
+            for (int r = 0; r < R; r++) {
+                mean_g[r] = sums[2 * r];
+                mean_g_xhat[r] = sums[2 * r + 1];
+            }
+            statistics_of_rows(p.sizes, p.moments, row, statistics);
+            auto factors = factors_of<A>(gain, p.sizes);
+            FASCICLE_UNROLL
+            for (int r = 0; r < R; r++) {
+                mean_g[r] = p.sizes.centred ? mean_g[r] / global_columns : A(0);
+                mean_g_xhat[r] /= global_columns;
+                auto [mean, rstd] = statistics[r];
+                auto x_r = widened<A>(x[r]), d = widened<A>(d_out[r]);
+                FASCICLE_UNROLL
+                for (int i = 0; i < N; i++) {
+                    A xhat = (x_r.at[i] - mean) * rstd;
+                    d.at[i] = rstd * (d.at[i] * factors.at[i] - (mean_g[r] + xhat * mean_g_xhat[r]));
+                }
+                store_as<N>(static_cast<T*>(p.d_x) + (row + r) * columns + column, d, left);
+            }
+        });
     });
 }
 

@@ -32,18 +32,30 @@ struct SoftmaxBackwardParams {
     u32 unused;
 };
 
+// The sums of a lane's packs of K chunks.
+template <class T, int K>
+FASCICLE_DEVICE void sums_of_chunks(const T* from, u64 left, SumNode<Acc<T>> (&nodes)[K]) {
+    using Node = SumNode<Acc<T>>;
+    constexpr int N = SIXTEEN_BYTES<T>;
+    Pack<T, N> packs[K];
+    load_chunks(from, left, packs);
+    FASCICLE_UNROLL
+    for (int k = 0; k < K; k++) {
+        Node of_pack[N];
+        auto x = widened<Acc<T>>(packs[k]);
+        FASCICLE_UNROLL
+        for (int i = 0; i < N; i++) of_pack[i] = u64(i) < left_behind<T>(left, k) ? Node{x.at[i]} : Node::empty();
+        nodes[k] = join_pack(of_pack);
+    }
+}
+
 template <class T>
 FASCICLE_DEVICE void row_sum(const RowSumParams& p) {
     using A = Acc<T>;
-    constexpr int N = SIXTEEN_BYTES<T>;
     each_row_of_warp(p.rows, [&](u64 row) {
         const T* x = static_cast<const T*>(p.x) + row * p.columns;
-        auto node = join_columns<N, SumNode<A>>(0, p.columns, [&](u64 column, u64 left) {
-            SumNode<A> nodes[N];
-            auto pack = load_as<A, N>(x + column, left);
-            FASCICLE_UNROLL
-            for (int i = 0; i < N; i++) nodes[i] = u64(i) < left ? SumNode<A>{pack.at[i]} : SumNode<A>::empty();
-            return join_pack(nodes);
+        auto node = join_columns<4, T, SumNode<A>>(0, p.columns, [&](u64 column, u64 left, auto& nodes) {
+            sums_of_chunks(x + column, left, nodes);
         });
         if (lane_index() == 0) static_cast<T*>(p.out)[row] = narrow<T>(p.columns == 0 ? A(0) : node.sum);
     });

@@ -1,4 +1,4 @@
-//! Cross-entropy over a sharded vocabulary. C++: `loss.h`.
+//! Cross-entropy over a sharded vocabulary. C++: `loss.h`, `peak.h`.
 
 use super::name::Name;
 use super::{
@@ -55,6 +55,9 @@ pub(super) const LAYOUTS: &[Layout] = &[
     CrossEntropyBackwardParams::LAYOUT,
 ];
 
+/// Packs that a lane reads at once for the statistics, as `peak.h` has it.
+const CHUNKS: usize = 8;
+
 /// The local columns that are not padding.
 fn held(first_column: usize, columns: usize, vocabulary: usize) -> u64 {
     vocabulary.saturating_sub(first_column).min(columns) as u64
@@ -80,7 +83,9 @@ pub(super) fn softmax_statistics(
         leaf: args.leaf as u32,
         unused: 0,
     };
-    let threads = threads(args.columns.div_ceil(pack(dtype)), THREADS, traits);
+    // Few warps in a block, which share at most as many segments of a row as a warp has lanes.
+    let packs = args.columns.div_ceil(pack(dtype));
+    let threads = threads(packs.div_ceil(CHUNKS), THREADS / 2, traits);
     let launch = Launch::new(name, [blocks(args.rows, 1), 1, 1], [threads, 1, 1], &params);
     let nodes = traits.warp as usize * 2 * dtype.accumulator().bytes();
     Ok(vec![launch.with_shared(nodes as u32)])
@@ -138,6 +143,7 @@ pub(super) fn cross_entropy_backward(
         first_column: args.first_column as u64,
         scale: args.scale,
     };
-    let (grid, block) = rows(args.rows, args.columns, pack(dtype));
+    // A thread reads two packs of a row at a time.
+    let (grid, block) = rows(args.rows, args.columns, 2 * pack(dtype));
     Ok(vec![Launch::new(name, grid, block, &params)])
 }

@@ -9,7 +9,7 @@ use super::{
     shape::{blocks, pack, parts, rows, warps},
 };
 use hal::{
-    Result,
+    DType, Result,
     kernel::{
         CombineMoments, Moments, NormKind, NormShape, Normalize, NormalizeBackward, NormalizeSums,
     },
@@ -27,11 +27,19 @@ params! {
         widths: [u32; MOST_PARTS],
     }
     struct NormalizeParams { sizes: NormSizes, x: u64, moments: u64, gain: u64, bias: u64, out: u64, }
-    struct NormRowSumsParams { sizes: NormSizes, x: u64, moments: u64, gain: u64, d_out: u64, sums: u64, }
-    struct NormColumnSumsParams {
+    struct NormRowSumsParams {
         sizes: NormSizes,
         x: u64,
         moments: u64,
+        gain: u64,
+        d_out: u64,
+        sums: u64,
+        statistics: u64,
+    }
+    struct NormColumnSumsParams {
+        sizes: NormSizes,
+        x: u64,
+        statistics: u64,
         d_out: u64,
         partials: u64,
         rows_of_part: u64,
@@ -71,6 +79,14 @@ impl From<NormShape> for NormSizes {
             gain_offset: shape.kind.gain_offset() as u32,
         }
     }
+}
+
+/// Rows that a thread normalises at a time, as `norm.h` does.
+const ROWS: usize = 4;
+
+/// Grid and block for groups of [`ROWS`] rows.
+fn groups(shape: NormShape, dtype: DType) -> ([u32; 3], [u32; 3]) {
+    rows(shape.rows.div_ceil(ROWS), shape.columns, pack(dtype))
 }
 
 /// The launches; none if the matrix has no element.
@@ -133,18 +149,23 @@ pub(super) fn normalize(args: &Normalize, traits: &DeviceTraits) -> Result<Vec<L
         bias: args.bias.map_or(0, |bias| bias.addr),
         out: args.out.addr,
     };
-    let (grid, block) = rows(args.shape.rows, args.shape.columns, pack(args.x.dtype));
+    let (grid, block) = groups(args.shape, args.x.dtype);
     Ok(unless_empty(
         args.shape,
         vec![Launch::new(name, grid, block, &params)],
     ))
 }
 
-pub(super) fn normalize_sums_workspace(args: &NormalizeSums) -> usize {
+/// Bytes of the partial sums of columns, which come first.
+fn column_bytes(args: &NormalizeSums) -> usize {
     partials_bytes(args.shape.rows, 2 * args.shape.columns, args.x.dtype)
 }
 
-/// Sums along the rows, sums down the columns in parts, and the sums of the parts.
+pub(super) fn normalize_sums_workspace(args: &NormalizeSums) -> usize {
+    column_bytes(args) + 2 * args.shape.rows * args.x.dtype.accumulator().bytes()
+}
+
+/// Sums along the rows, which leave the statistics of the rows; sums down the columns in parts; and the sums of the parts.
 pub(super) fn normalize_sums(
     args: &NormalizeSums,
     traits: &DeviceTraits,
@@ -153,9 +174,10 @@ pub(super) fn normalize_sums(
     let (shape, dtype) = (args.shape, traits.float("normalize_sums", args.x.dtype)?);
     let (num_parts, columns) = (parts(shape.rows).1, shape.columns);
     let bias_partials = workspace + (columns * args.x.dtype.accumulator().bytes()) as u64;
+    let statistics = workspace + column_bytes(args) as u64;
     let sums = vec![
-        row_sums(args, dtype, traits),
-        column_sums(args, dtype, workspace),
+        row_sums(args, dtype, statistics, traits),
+        column_sums(args, dtype, statistics, workspace),
     ];
     let mut launches = unless_empty(shape, sums);
     if columns > 0 {
@@ -167,7 +189,7 @@ pub(super) fn normalize_sums(
     Ok(launches)
 }
 
-fn row_sums(args: &NormalizeSums, dtype: &str, traits: &DeviceTraits) -> Launch {
+fn row_sums(args: &NormalizeSums, dtype: &str, statistics: u64, traits: &DeviceTraits) -> Launch {
     let params = NormRowSumsParams {
         sizes: args.shape.into(),
         x: args.x.addr,
@@ -175,17 +197,18 @@ fn row_sums(args: &NormalizeSums, dtype: &str, traits: &DeviceTraits) -> Launch 
         gain: args.gain.addr,
         d_out: args.d_out.addr,
         sums: args.sums.addr,
+        statistics,
     };
     let (grid, block) = warps(args.shape.rows, traits);
     Launch::new(Name::of("norm_row_sums_").and(dtype), grid, block, &params)
 }
 
-fn column_sums(args: &NormalizeSums, dtype: &str, partials: u64) -> Launch {
+fn column_sums(args: &NormalizeSums, dtype: &str, statistics: u64, partials: u64) -> Launch {
     let (rows_of_part, num_parts) = parts(args.shape.rows);
     let params = NormColumnSumsParams {
         sizes: args.shape.into(),
         x: args.x.addr,
-        moments: args.moments.addr,
+        statistics,
         d_out: args.d_out.addr,
         partials,
         rows_of_part: rows_of_part as u64,
@@ -214,7 +237,7 @@ pub(super) fn normalize_backward(
         sums: args.sums.addr,
         d_x: args.d_x.addr,
     };
-    let (grid, block) = rows(args.shape.rows, args.shape.columns, pack(args.x.dtype));
+    let (grid, block) = groups(args.shape, args.x.dtype);
     Ok(unless_empty(
         args.shape,
         vec![Launch::new(name, grid, block, &params)],
