@@ -62,7 +62,7 @@ FASCICLE_DEVICE void add_bias(const AddBiasParams& p) {
     });
 }
 
-// A thread sums its columns down the rows of its part, in order.
+// A thread sums its columns down the rows of its part, in order; it reads several rows before it adds them.
 template <class T>
 FASCICLE_DEVICE void column_parts(const ColumnPartsParams& p) {
     using A = Acc<T>;
@@ -73,11 +73,16 @@ FASCICLE_DEVICE void column_parts(const ColumnPartsParams& p) {
     if (column >= p.columns || first >= p.rows) return;
     u64 end = first + p.rows_of_part < p.rows ? first + p.rows_of_part : p.rows;
     Pack<A, N> sum{};
-    for (u64 row = first; row < end; row++) {
-        auto x = load_as<A, N>(static_cast<const T*>(p.x) + row * p.columns + column, p.columns - column);
+    each_rows<8>(first, end, [&](auto count, u64 row) {
+        Pack<T, N> packs[decltype(count)::value];
+        load_each(static_cast<const T*>(p.x) + row * p.columns + column, p.columns, p.columns - column, packs);
         FASCICLE_UNROLL
-        for (int i = 0; i < N; i++) sum.at[i] += x.at[i];
-    }
+        for (const Pack<T, N>& pack : packs) {
+            auto x = widened<A>(pack);
+            FASCICLE_UNROLL
+            for (int i = 0; i < N; i++) sum.at[i] += x.at[i];
+        }
+    });
     store<N>(static_cast<A*>(p.partials) + part * p.columns + column, sum, p.columns - column);
 }
 
@@ -87,7 +92,13 @@ FASCICLE_DEVICE void add_parts(const AddPartsParams& p) {
     if (column >= p.columns) return;
     const A* partials = static_cast<const A*>(p.partials) + column;
     A sum = 0;
-    for (u64 part = 0; part < p.parts; part++) sum += partials[part * p.part_step];
+    each_rows<32>(0, p.parts, [&](auto count, u64 part) {
+        A sums[decltype(count)::value];
+        FASCICLE_UNROLL
+        for (int i = 0; i < decltype(count)::value; i++) sums[i] = partials[(part + i) * p.part_step];
+        FASCICLE_UNROLL
+        for (A of_part : sums) sum += of_part;
+    });
     T* out = static_cast<T*>(p.out) + column;
     if (p.beta != 0) sum += A(p.beta) * A(widen(*out));
     *out = narrow<T>(sum);
