@@ -9,9 +9,15 @@ most_mib=48
 fail() { printf 'gpu: %s\n' "$1" >&2; exit 1; }
 for program in cargo strip; do command -v "$program" > /dev/null || fail "no $program here: needs a machine that has it"; done
 
+# A build without a compiler for the devices only warns, and its program starts; on the device it would do nothing.
+declare -A makers=([cuda]=NVIDIA [rocm]=AMD)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 built=$(cargo test --release -p fascicle-emulator --test vendors --no-run --message-format=json-render-diagnostics)
 tests=$(grep -oE '"executable":"[^"]*/vendors-[0-9a-f]+"' <<< "$built" | tail -n 1 | cut -d '"' -f 4)
-cargo build --release -p fascicle --features cuda,rocm --bin fascicle
+cargo build --release -p fascicle --features cuda,rocm --bin fascicle 2>&1 | tee "$log" >&2
+missing=$(grep -m 1 -o "no device code for ${makers[$FASCICLE_VENDOR]}.*" "$log" || true)
+[ -z "$missing" ] || fail "$missing"
 rm -rf "$kit"
 mkdir -p "$kit"
 strip -o "$kit/gpu-tests" "$tests"

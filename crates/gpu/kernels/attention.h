@@ -103,25 +103,35 @@ FASCICLE_DEVICE A kept_factor(const AttentionSizes& s, u64 index) {
 }
 
 // delta: the sum over a head's elements of output times output gradient, which equals that of weight times weight
-// gradient.
+// gradient. As many lanes share a head's row as have a pack of it, up to a warp, and a warp takes several rows.
 template <class T>
 FASCICLE_DEVICE void attention_delta(const AttentionDeltaParams& p) {
     using A = Acc<T>;
     constexpr int N = SIXTEEN_BYTES<T>;
     const AttentionSizes& s = p.sizes;
-    each_row_of_warp(s.sequences * s.queries * s.heads, [&](u64 row) {
+    u32 lanes = 1, heads = u32(s.heads), queries = u32(s.queries);
+    while (lanes < WARP && lanes * N < s.head_size) lanes *= 2;
+    u32 lane = lane_index() % lanes, own = lane_index() / lanes, rows_of_warp = WARP / lanes;
+    u64 rows = s.sequences * s.queries * s.heads;
+    each_row_of_warp((rows + rows_of_warp - 1) / rows_of_warp, [&](u64 group) {
+        u64 row = group * rows_of_warp + own;
         A sum = 0;
-        each_pack_of_row<N>(s.head_size, lane_index(), WARP, [&](u64 column, u64 left) {
-            u64 at = row * s.head_size + column;
-            auto out = load_as<A, N>(static_cast<const T*>(p.out) + at, left);
-            auto d_out = load_as<A, N>(static_cast<const T*>(p.d_out) + at, left);
-            FASCICLE_UNROLL
-            for (int i = 0; i < N; i++) sum = multiply_add(out.at[i], d_out.at[i], sum);
-        });
-        sum = warp_sum(sum);
-        u64 token = row / s.heads, head = row % s.heads;
-        u64 at = sums_start(s, token / s.queries, head) + token % s.queries;
-        if (lane_index() == 0) static_cast<A*>(p.delta)[at] = sum;
+        if (row < rows) {
+            each_pack_of_row<N>(s.head_size, lane, lanes, [&](u64 column, u64 left) {
+                u64 at = row * s.head_size + column;
+                auto out = load_as<A, N>(static_cast<const T*>(p.out) + at, left);
+                auto d_out = load_as<A, N>(static_cast<const T*>(p.d_out) + at, left);
+                FASCICLE_UNROLL
+                for (int i = 0; i < N; i++) sum = multiply_add(out.at[i], d_out.at[i], sum);
+            });
+        }
+        for (u32 mask = lanes / 2; mask > 0; mask /= 2) sum += exchange(sum, mask);
+        // A division of 64 bits takes longer than the rest of the row.
+        u64 token = rows <= 0xffffffffu ? u32(row) / heads : row / heads;
+        u32 head = u32(row - token * heads);
+        u64 sequence = rows <= 0xffffffffu ? u32(token) / queries : token / queries;
+        u64 at = sums_start(s, sequence, head) + (token - sequence * queries);
+        if (lane == 0 && row < rows) static_cast<A*>(p.delta)[at] = sum;
     });
 }
 
