@@ -28,3 +28,7 @@
 #include "rows.h"
 #include "squares.h"
 #include "transpose.h"
+#if defined(FASCICLE_GROUPS)
+#include "attention_hopper.h"
+#include "attention_hopper_backward.h"
+#endif

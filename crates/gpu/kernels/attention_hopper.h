@@ -8,7 +8,7 @@
 #pragma once
 
 #include "attention_tiles.h"
-#include "ring_hopper.h"
+#include "ring.h"
 
 namespace fascicle {
 

@@ -6,6 +6,11 @@
 
 #include "group.h"
 
+// A kernel of blocks of `groups` multiplying groups and the copying one, which is the last. Registers can move only where the
+// compiler knows how many a thread has at the start: with one block per multiprocessor.
+#define FASCICLE_HOPPER(name, Params, groups) \
+    extern "C" __global__ void __launch_bounds__((groups + 1) * fascicle::GROUP_THREADS, 1) name(const Params p)
+
 namespace fascicle {
 
 // Registers move from the copying group to the others, whose sums take most of what they get. The 65,536 of a multiprocessor
@@ -139,7 +144,6 @@ FASCICLE_DEVICE void copy_word_async(void* to, const void* from, bool exists) {
                  ::"r"(shared_address(to)), "l"(from), "r"(exists ? 4 : 0) : "memory");
 }
 
-// Barriers whose phases end with a number of arrivals, at shared addresses.
 FASCICLE_DEVICE void init_barrier(u32 at, u32 arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
 }
@@ -170,43 +174,6 @@ template <int Pending>
 FASCICLE_DEVICE void publish_copies() {
     await_copies<Pending>();
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-// The multiplying groups take turns to start their products, in order, so that each computes while those of others run. All
-// have as many turns.
-template <u32 Groups>
-struct Turns {
-    u32 group;
-
-    FASCICLE_DEVICE explicit Turns(u32 group) : group(group) {
-        if (group == Groups - 1) pass();
-    }
-    FASCICLE_DEVICE void await() const {
-        asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(2 * GROUP_THREADS) : "memory");
-    }
-    FASCICLE_DEVICE void pass() const {
-        u32 next = group + 1 == Groups ? 0 : group + 1;
-        asm volatile("bar.arrive %0, %1;" ::"r"(1 + next), "n"(2 * GROUP_THREADS) : "memory");
-    }
-    // The last turn of the last group has none after it.
-    FASCICLE_DEVICE void pass_last() const {
-        if (group + 1 < Groups) pass();
-    }
-};
-
-// Copies all tiles of a ring: `fetch(tile)` starts the copies of one. Each is announced once those of the next have started.
-template <u32 Stages, u32 Groups, class Fetch>
-FASCICLE_DEVICE void copy_tiles(const Ring<Stages, Groups>& ring, u32 tiles, Fetch fetch) {
-    for (u32 tile = 0; tile < tiles; tile++) {
-        ring.await_empty(tile);
-        fetch(tile);
-        commit_copies();
-        if (tile == 0) continue;
-        publish_copies<1>();
-        ring.announce(tile - 1);
-    }
-    publish_copies<0>();
-    if (tiles > 0) ring.announce(tiles - 1);
 }
 
 }  // namespace fascicle

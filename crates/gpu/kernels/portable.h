@@ -1,7 +1,7 @@
 // What CUDA and HIP spell differently: indices, barriers, exchanges within a warp, shared memory, kernels.
 //
 // The kernels use these names only, so that one text compiles for both. A program that runs the kernels elsewhere
-// defines the same names, FASCICLE_TILES, FASCICLE_ACCESS (which checks a vector access) and sincospi before it
+// defines the same names, FASCICLE_TILES and perhaps FASCICLE_GROUPS, FASCICLE_ACCESS (which checks a vector access) and sincospi before it
 // includes a kernel.
 #pragma once
 
@@ -10,6 +10,10 @@
 #if defined(__CUDACC__)
 #define FASCICLE_CUDA 1
 #define FASCICLE_TILES "tile_cuda.h"
+// What only code for one architecture has: sm_90a.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(FASCICLE_GROUPS)
+#define FASCICLE_GROUPS "group_cuda.h"
+#endif
 #elif defined(__HIPCC__) || defined(__HIP__)
 #define FASCICLE_HIP 1
 #define FASCICLE_TILES "tile_hip.h"
