@@ -6,7 +6,7 @@
 //!
 //! The build looks for nvcc in `FASCICLE_NVCC`, `CUDA_HOME` and the search path. Without nvcc the list is empty, and a
 //! warning says where the build looked. `FASCICLE_CUDA_ARCHS` names the architectures, by default those of
-//! `80;90;compute_90` that nvcc knows.
+//! `80;90a;compute_90` that nvcc knows.
 
 #![forbid(unsafe_code)]
 

@@ -15,6 +15,7 @@
 #define FASCICLE_DEVICE inline __attribute__((always_inline))
 #define FASCICLE_UNROLL
 #define FASCICLE_ROLLED
+#define FASCICLE_UNROLL_4
 #define FASCICLE_INDEPENDENT(name, Params, threads) FASCICLE_SIMT_KERNEL(name, Params, threads, false)
 #define FASCICLE_COOPERATIVE(name, Params, threads) FASCICLE_SIMT_KERNEL(name, Params, threads, true)
 

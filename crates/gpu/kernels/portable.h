@@ -37,6 +37,7 @@ using i32 = int32_t;
 #define FASCICLE_DEVICE __device__ __forceinline__
 #define FASCICLE_UNROLL _Pragma("unroll")
 #define FASCICLE_ROLLED _Pragma("unroll 1")
+#define FASCICLE_UNROLL_4 _Pragma("unroll 4")
 // An independent kernel has no barrier and no exchange, so its threads may run one after another.
 #define FASCICLE_INDEPENDENT(name, Params, threads) \
     extern "C" __global__ void __launch_bounds__(threads) name(const Params p)

@@ -90,9 +90,13 @@ struct GroupSource {
         u32 row = thread() / (D / 8), column = thread() % (D / 8) * 8;
         T* to = tile + part_swizzled<Rows>(row, column);
         const T* from = own + first * stride;
-        FASCICLE_UNROLL
+        i32 left = i32(count - first - row);  // of the rows from the thread's first on
+        // Few at once: the copying group has few registers.
+        FASCICLE_UNROLL_4
         for (u32 round = 0; round < Rows / STEP; round++) {
-            copy_async(to + round * STEP * 64, from + round * STEP * stride, first + row + round * STEP < count);
+            copy_async(to + round * STEP * 64, from, left > 0);
+            from += STEP * stride;
+            left -= i32(STEP);
         }
     }
 };

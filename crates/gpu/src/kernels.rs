@@ -49,15 +49,16 @@ impl GpuKernels {
     /// [`Error::Invalid`] without a code object for its architecture; [`Error::Vendor`].
     pub(crate) fn load(context: &Arc<Context>) -> Result<GpuKernels> {
         let properties = &context.properties;
-        let image =
+        let object =
             objects::choose(&context.tables.objects, properties).ok_or_else(|| missing(context))?;
         let traits = DeviceTraits {
             device: context.id,
             warp: properties.warp,
             multiprocessors: properties.multiprocessors,
             shared_bytes_per_block: properties.shared_bytes_per_block,
+            warpgroups: objects::has_warpgroups(object, properties),
         };
-        let handle = context.call(|runtime| runtime.load_module(image))?;
+        let handle = context.call(|runtime| runtime.load_module(&object.1))?;
         let module = Module {
             context: context.clone(),
             traits,

@@ -6,7 +6,7 @@
 use super::name::Name;
 use super::{
     DeviceTraits, Launch,
-    attention_tiles::{self as tiles, Pass},
+    attention_tiles::{self as tiles, Pass, Unit},
     dropout::{RandomKey, threshold},
     layouts::{Layout, params},
     shape::{blocks, blocks_y, warps},
@@ -171,7 +171,8 @@ pub(super) fn forward(args: &AttentionForward, traits: &DeviceTraits) -> Result<
     }
     if tiles::serve(shape, &[args.q, args.k, args.v, args.out]) {
         let params = forward_params(args, [0, 0]);
-        let grid = grid(NAME, shape, tiles::ROWS, queries(shape))?;
+        let rows = Unit::of(shape, traits).rows(Pass::Forward, shape);
+        let grid = grid(NAME, shape, rows, queries(shape))?;
         return Ok(vec![tiles::launch(
             Pass::Forward,
             (shape, args.documents.is_some()),
@@ -268,7 +269,8 @@ fn backward_tiles(
 ) -> Result<[Launch; 2]> {
     let (shape, params) = (&args.shape, backward_params(args, [0, 0], workspace));
     let launch = |pass: Pass, rows| {
-        let grid = grid(pass.name(), shape, tiles::ROWS, rows)?;
+        let of_block = Unit::of(shape, traits).rows(pass, shape);
+        let grid = grid(pass.name(), shape, of_block, rows)?;
         Ok(tiles::launch(
             pass,
             (shape, args.documents.is_some()),

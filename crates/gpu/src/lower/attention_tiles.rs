@@ -1,13 +1,14 @@
-//! Attention on the matrix units. C++: `attention_tiles.h`, `attention_tiles_backward.h`.
+//! Attention on the matrix units. C++: `attention_tiles.h`, `attention_tiles_backward.h` for products of warps;
+//! `attention_hopper.h`, `attention_hopper_backward.h` for those of warpgroups.
 
 use super::name::Name;
 use super::{DeviceTraits, Launch};
 use bytemuck::NoUninit;
 use hal::{DType, RawSlice, kernel::AttentionShape};
 
-/// Queries (or keys) of a block: 16 per warp.
-pub(super) const ROWS: u32 = 16 * WARPS;
-/// Warps of a block.
+/// Queries (or keys) of a block of warps: 16 per warp.
+const ROWS: u32 = 16 * WARPS;
+/// Warps of a block, and of a warpgroup.
 const WARPS: u32 = 4;
 /// Elements of a shared tile.
 const TILE: u32 = 4096;
@@ -44,6 +45,34 @@ impl Pass {
         }
     }
 
+    /// Warpgroups of a block that multiply; one more copies. With heads of 64, three forward ones have the registers.
+    const fn groups(self, head_size: u32) -> u32 {
+        match self {
+            Pass::Forward if head_size == 64 => 3,
+            _ => 2,
+        }
+    }
+
+    /// Shared memory of a block of warpgroups: its own rows, the tiles of the other side, the numbers of queries, barriers, and
+    /// what it takes to begin at a multiple of 1024.
+    fn shared_bytes_of_groups(self, head_size: u32) -> u32 {
+        let (rows_of_64, numbers) = (64 * head_size * 2, 2 * 64 * 4);
+        let own = self.groups(head_size);
+        let tiles = match self {
+            // Two tiles of 128 keys and of their values.
+            Pass::Forward => own + 4 * 2,
+            // Queries and gradients of outputs; two tiles of 128 keys and of their values.
+            Pass::BackwardQueries => 2 * own + 4 * 2,
+            // Keys and values; three tiles of 64 queries and of gradients of their outputs.
+            Pass::BackwardKeys => 2 * own + 6,
+        };
+        let numbers = match self {
+            Pass::BackwardKeys => 3 * numbers,
+            _ => 0,
+        };
+        1024 + tiles * rows_of_64 + numbers + BARRIERS
+    }
+
     /// Shared memory of a block: two buffers of two tiles of 16-bit elements, and what the kernel of keys adds. With warps
     /// of 32 the forward kernel's tiles have 64 rows, and heads of 128 also store the keys and values that a block owns.
     fn shared_bytes(self, head_size: u32, warp: u32) -> u32 {
@@ -63,6 +92,34 @@ impl Pass {
     }
 }
 
+/// Bytes of the barriers of a block of warpgroups: at most two rings of two places, each with two barriers of 8 bytes.
+const BARRIERS: u32 = 2 * 2 * 2 * 8;
+
+/// Which units multiply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Warps,
+    /// Without dropout, whose generator takes longer than the products.
+    Warpgroups,
+}
+
+impl Unit {
+    pub(super) fn of(shape: &AttentionShape, traits: &DeviceTraits) -> Self {
+        match traits.warpgroups && shape.dropout.is_none() {
+            true => Unit::Warpgroups,
+            false => Unit::Warps,
+        }
+    }
+
+    /// Queries or keys of a block.
+    pub(super) fn rows(self, pass: Pass, shape: &AttentionShape) -> u32 {
+        match self {
+            Unit::Warps => ROWS,
+            Unit::Warpgroups => 64 * pass.groups(shape.head_size as u32),
+        }
+    }
+}
+
 /// The launch of `pass`. Its variants with dropout, and with several `documents` in a sequence, are separate functions.
 pub(super) fn launch(
     pass: Pass,
@@ -72,18 +129,30 @@ pub(super) fn launch(
     params: &impl NoUninit,
     traits: &DeviceTraits,
 ) -> Launch {
+    let (unit, head_size) = (Unit::of(shape, traits), shape.head_size as u32);
+    let (kind, threads, shared) = match unit {
+        Unit::Warps => (
+            "_tiles_",
+            WARPS * traits.warp,
+            pass.shared_bytes(head_size, traits.warp),
+        ),
+        Unit::Warpgroups => (
+            "_hopper_",
+            (pass.groups(head_size) + 1) * WARPS * traits.warp,
+            pass.shared_bytes_of_groups(head_size),
+        ),
+    };
     let dropout = if shape.dropout.is_some() {
         "_dropout"
     } else {
         ""
     };
     let name = Name::of(pass.name())
-        .and("_tiles_")
+        .and(kind)
         .and(dtype)
         .and("_")
         .and(shape.head_size)
         .and(dropout)
         .and(if documents { "_documents" } else { "" });
-    let shared = pass.shared_bytes(shape.head_size as u32, traits.warp);
-    Launch::new(name, grid, [WARPS * traits.warp, 1, 1], params).with_shared(shared)
+    Launch::new(name, grid, [threads, 1, 1], params).with_shared(shared)
 }

@@ -15,6 +15,8 @@ pub struct DeviceTraits {
     pub multiprocessors: u32,
     /// Shared memory that a block may use without a request for more.
     pub shared_bytes_per_block: u32,
+    /// Whether its code has kernels of warpgroups (compute capability 9.0).
+    pub warpgroups: bool,
 }
 
 /// One call of a device function.
@@ -49,10 +51,11 @@ impl Launch {
         }
     }
 
-    /// The same with `bytes` of shared memory.
+    /// The same with `bytes` of shared memory, and what makes them whole vectors: compilers read single numbers as parts of
+    /// one.
     pub(super) fn with_shared(self, bytes: u32) -> Self {
         Launch {
-            shared_bytes: bytes,
+            shared_bytes: bytes.next_multiple_of(16),
             ..self
         }
     }

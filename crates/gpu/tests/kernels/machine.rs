@@ -67,6 +67,7 @@ pub fn traits(warp: u32) -> DeviceTraits {
         warp,
         multiprocessors: 108,
         shared_bytes_per_block: 48 << 10,
+        warpgroups: false,
     }
 }
 

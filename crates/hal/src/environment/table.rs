@@ -345,7 +345,7 @@ pub const CUDA_ARCHITECTURES: Variable = Variable {
     name: "FASCICLE_CUDA_ARCHS",
     reader: "the build script of `fascicle-kernels-cuda`",
     values: "compute capabilities times ten, separated by semicolons or commas; `compute_90` is PTX, which a driver compiles for newer devices",
-    default: "those of `80;90;compute_90` that nvcc knows",
+    default: "those of `80;90a;compute_90` that nvcc knows",
     meaning: "the architectures for which the kernels are compiled",
 };
 
