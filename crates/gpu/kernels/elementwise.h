@@ -44,17 +44,12 @@ FASCICLE_DEVICE void fill(const FillParams& p) {
     each_pack<N>(p.len, [&](u64 start, u64 left) { store<N>(static_cast<T*>(p.out) + start, pack, left); });
 }
 
+// Packs of 16 bytes of the wider type: with more of them, neighbouring threads read places that are not neighbours.
 template <class X, class Y>
 FASCICLE_DEVICE void cast(const CastParams& p) {
-    constexpr int N = SIXTEEN_BYTES<X> < SIXTEEN_BYTES<Y> ? SIXTEEN_BYTES<Y> : SIXTEEN_BYTES<X>;
-    each_flat_packs<N>(p.len, [&](auto count, u64 start, u64 step, u64 left) {
-        constexpr int R = decltype(count)::value;
-        Pack<X, N> packs[R];
-        load_each(static_cast<const X*>(p.x) + start, step, left, packs);
-        FASCICLE_UNROLL
-        for (int r = 0; r < R; r++) {
-            store_as<N>(static_cast<Y*>(p.out) + start + r * step, widened<Acc<X>>(packs[r]), left);
-        }
+    constexpr int N = smaller(SIXTEEN_BYTES<X>, SIXTEEN_BYTES<Y>);
+    each_pack<N>(p.len, [&](u64 start, u64 left) {
+        store_as<N>(static_cast<Y*>(p.out) + start, load_as<Acc<X>, N>(static_cast<const X*>(p.x) + start, left), left);
     });
 }
 

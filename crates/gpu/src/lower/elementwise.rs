@@ -88,13 +88,14 @@ fn pair(operation: &str, from: DType, to: DType, traits: &DeviceTraits) -> Resul
 }
 
 pub(super) fn cast(args: &Cast, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let (name, pack) = pair("cast", args.x.dtype, args.out.dtype, traits)?;
+    let (name, _) = pair("cast", args.x.dtype, args.out.dtype, traits)?;
+    let pack = pack(args.x.dtype).min(pack(args.out.dtype));
     let params = CastParams {
         x: args.x.addr,
         out: args.out.addr,
         len: args.out.len as u64,
     };
-    Ok(over(name, args.out.len, FLAT_PACKS * pack, &params))
+    Ok(over(name, args.out.len, pack, &params))
 }
 
 pub(super) fn axpby(args: &Axpby, traits: &DeviceTraits) -> Result<Vec<Launch>> {

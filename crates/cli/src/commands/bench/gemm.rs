@@ -1,6 +1,6 @@
 //! `fascicle bench gemm`: the GEMMs of the benchmark's model.
 
-use super::timing;
+use super::{random, timing};
 use crate::{
     device,
     failure::Outcome,
@@ -11,11 +11,11 @@ use crate::{
     ranks::Team,
 };
 use clap::Args;
-use hal::{DeviceSettings, Driver, random::Key};
+use hal::{DeviceSettings, Driver};
 use serde::Serialize;
 use tensor::{
     DType, Device, Tensor,
-    ops::{Transpose, cast, matmul_into},
+    ops::{Transpose, matmul_into},
 };
 use train::config::Precision;
 
@@ -159,20 +159,9 @@ impl GemmShape {
             Transpose::First => ([k, m], [k, n]),
             Transpose::Second => ([m, k], [n, k]),
         };
-        let random = |shape: [usize; 2], name: &str| -> train::Result<Tensor> {
-            let key = Key::new(1, name, 0);
-            let numbers: Vec<f32> = (0..shape[0] * shape[1])
-                .map(|index| key.uniform(index as u64) - 0.5)
-                .collect();
-            let numbers = Tensor::from_slice(device, &shape, &numbers)?;
-            Ok(if dtype == DType::F32 {
-                numbers
-            } else {
-                cast(&numbers, dtype)?
-            })
-        };
+        let operand = |shape: [usize; 2], name| random::uniform(device, dtype, &shape, name);
         let out = Tensor::zeros(device, dtype, &[m, n])?;
-        Ok([random(a, "bench a")?, random(b, "bench b")?, out])
+        Ok([operand(a, "bench a")?, operand(b, "bench b")?, out])
     }
 
     fn form(self) -> &'static str {

@@ -9,6 +9,7 @@ pub(crate) mod gemm;
 mod generate;
 mod kernels;
 pub(crate) mod links;
+mod random;
 mod save;
 mod step;
 pub(crate) mod timing;

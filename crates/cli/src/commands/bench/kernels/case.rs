@@ -1,10 +1,10 @@
 //! An operation to be timed, with its operands and the minimum number of bytes that it moves.
 
-use super::super::timing;
+use super::super::{random, timing};
 use crate::numbers::Spread;
 use hal::random::Key;
 use std::{collections::BTreeSet, fmt};
-use tensor::{DType, Device, Tensor, ops};
+use tensor::{DType, Device, Tensor};
 
 /// No operand is still in a cache when a call uses it again, once other calls have moved this many bytes in
 /// between.
@@ -13,9 +13,6 @@ const ROTATED_BYTES: usize = 256 << 20;
 /// Small operands would need thousands of sets. In a training step they are in the caches too, so the number
 /// of sets is capped.
 const MOST_SETS: usize = 16;
-
-/// Numbers that the host draws for a tensor; a longer tensor repeats them.
-const DRAWN: usize = 1 << 16;
 
 type Make = Box<dyn Fn(&Maker<'_>) -> train::Result<Operands>>;
 type Call = Box<dyn Fn(&Operands) -> train::Result<Vec<Tensor>>>;
@@ -171,21 +168,7 @@ impl Maker<'_> {
     /// # Errors
     /// Those of the device.
     pub(super) fn random_as(&self, dtype: DType, shape: &[usize]) -> train::Result<Tensor> {
-        let tensor = Tensor::empty(self.device, dtype, shape)?;
-        let count = tensor.num_elements();
-        let elements = tensor.reshape(&[count, 1])?;
-        let key = Key::new(1, "bench kernels", 0);
-        let mut filled = count.min(DRAWN);
-        let drawn: Vec<f64> = (0..filled as u64)
-            .map(|index| f64::from(key.uniform(index)) - 0.5)
-            .collect();
-        elements.rows(0, filled)?.upload_f64(&drawn)?;
-        while filled < count {
-            let more = filled.min(count - filled);
-            ops::copy(&elements.rows(0, more)?, &elements.rows(filled, more)?)?;
-            filled += more;
-        }
-        Ok(tensor)
+        random::uniform(self.device, dtype, shape, "bench kernels")
     }
 
     /// Zeros of the type in which sums are held.
