@@ -4,6 +4,7 @@
 
 mod blocks;
 mod campaign;
+mod devices;
 mod environment;
 mod links;
 mod pages;
