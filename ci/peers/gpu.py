@@ -38,8 +38,7 @@ TINY = dict(layers=1, width=64, heads=1, context=16, vocabulary=128, batch=2)
 HEAD_WIDTHS = (64, 128)
 FUSED = (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
 DTYPE = torch.bfloat16
-# As `fascicle bench gemm` and `bench kernels` time: single matmuls with a wait each, kernels in batches.
-FEWEST_CALLS, SHORTEST_S = 7, 0.4
+# As `fascicle bench gemm` and `bench kernels` time: batches of calls between two waits.
 REPETITIONS, SHORTEST_BATCH_S, MOST_CALLS = 9, 0.005, 4096
 
 
@@ -57,14 +56,6 @@ class Clock:
             call()
         self.wait()
         return time.perf_counter() - start
-
-    def single(self, call):
-        """Seconds of each call, timed individually after two warm-up calls."""
-        self.seconds(call, 2)
-        start, found = time.perf_counter(), []
-        while len(found) < FEWEST_CALLS or time.perf_counter() - start < SHORTEST_S:
-            found.append(self.seconds(call))
-        return found
 
     def batches(self, call):
         """Seconds per call, as the mean of each batch. A batch has as many calls as it needs to be long enough."""
@@ -102,7 +93,7 @@ def matmuls(options, clock):
         first = random(options, k, m).t() if form == "TN" else random(options, m, k)
         second = random(options, n, k).t() if form == "NT" else random(options, k, n)
         out = torch.empty(m, n, device=options.device, dtype=DTYPE)
-        seconds = clock.single(lambda: torch.matmul(first, second, out=out))
+        seconds = clock.batches(lambda: torch.matmul(first, second, out=out))
         us, low, high = spread(seconds)
         gflops = round(2 * m * n * k / statistics.median(seconds) / 1e9, 1)
         yield dict(what=what, form=form, m=m, n=n, k=k, dtype="bf16", us=us, min_us=low, max_us=high, gflops=gflops)
