@@ -51,6 +51,7 @@ void Block::await_named(uint32_t index, uint32_t threads) {
     leave(State::AtNamed, {index, passes});
 }
 
+// Whether a warp's lanes can run on; products are the block's to end.
 bool Block::can_continue(const LaneState& lane) {
     switch (lane.state) {
         case State::AtPhase: {
@@ -58,7 +59,7 @@ bool Block::can_continue(const LaneState& lane) {
             return barrier.mark == MARK && barrier.phase != lane.wait.value;
         }
         case State::AtNamed: return named_[lane.wait.of].passes != lane.wait.value;
-        default: return lane.state == State::Ready || lane.state == State::AtProducts;
+        default: return lane.state == State::Ready;
     }
 }
 

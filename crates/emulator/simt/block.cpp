@@ -1,9 +1,12 @@
-// The order in which the lanes of a block run: warp by warp, each until its lanes wait for other warps or are done.
+// The order in which the lanes of a block run: warp by warp, each until its lanes wait for other warps or are done. Products end
+// when no other warp can continue, one warp's at a time: what overwrites their operands too early comes first.
 #include "block.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
+
+#include <optional>
 
 namespace simt {
 
@@ -85,14 +88,20 @@ bool Block::run(const Kernel& kernel, const void* arguments, const Place& place)
     start(place);
     while (!all_are(State::Done)) {
         const Shuffle warps(lanes_.size() / kernel.warp, turn_++);
-        bool none = true;
+        bool ran = false;
+        std::optional<uint32_t> with_products;
         for (uint32_t i = 0; i < lanes_.size() / kernel.warp; i++) {
             uint32_t first = uint32_t(warps[i]) * kernel.warp;
+            if (lanes_[first].state == State::AtProducts) with_products = first;
             if (!can_continue(lanes_[first])) continue;
             if (!run_warp(first)) return false;
-            none = false;
+            ran = true;
         }
-        if (!none) continue;
+        if (!ran && with_products) {
+            if (!run_warp(*with_products)) return false;
+            ran = true;
+        }
+        if (ran) continue;
         if (!all_are(State::AtBlock)) return report_waits();
         for (LaneState& lane : lanes_) lane.state = State::Ready;
     }

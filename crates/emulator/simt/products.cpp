@@ -1,4 +1,4 @@
-// Products that a warp starts and waits for. They are computed at the end of the wait, in which other warps run.
+// Products that a warp starts and waits for. They are computed at the end of the wait, when other warps have run.
 #include <algorithm>
 
 #include "block.h"
