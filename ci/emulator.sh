@@ -68,8 +68,8 @@ printf 'emulator: each call of both vendors fails well\n'
 
 # The program: its report of vendors, training, and how it ends without a device.
 folder=$(ls -td "$(dirname "$fascicle")"/emulator/*/cuda-13-hip-6.4 | head -n 1)
-export FASCICLE_CUDA_PATH=$folder FASCICLE_CUDA_OBJECT=$folder/libcuda.so.1
-export FASCICLE_ROCM_PATH=$folder FASCICLE_ROCM_OBJECT=$folder/libcuda.so.1
+export FASCICLE_CUDA_PATH=$folder FASCICLE_CUDA_OBJECT=$folder/kernels.image
+export FASCICLE_ROCM_PATH=$folder FASCICLE_ROCM_OBJECT=$folder/kernels.image
 "$fascicle" doctor > "$dir/log"
 for word in 'cuda *usable' 'rocm *usable' 'NCCL 2' 'RCCL 2'; do grep -q "$word" "$dir/log" || fail "doctor: no $word"; done
 for _ in $(seq 300); do echo 'the quick brown fox jumps over the lazy dog'; done > "$dir/text.txt"

@@ -1,8 +1,12 @@
-// The order in which the lanes of a block run: warp by warp, each until all its lanes wait at the barrier or are done.
+// The order in which the lanes of a block run: warp by warp, each until its lanes wait for other warps or are done. Products end
+// when no other warp can continue, one warp's at a time: what overwrites their operands too early comes first.
 #include "block.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
+
+#include <optional>
 
 namespace simt {
 
@@ -20,11 +24,21 @@ void meet_block() { block.meet_block(); }
 
 const uint8_t* show(const void* value, size_t bytes) { return block.show(value, bytes); }
 
-void copy_later(void* to, const void* from, bool exists) {
-    block.copy_later({static_cast<uint8_t*>(to), static_cast<const uint8_t*>(from), exists, 0});
+void copy_later(void* to, const void* from, uint32_t bytes, bool exists) {
+    block.copy_later({static_cast<uint8_t*>(to), static_cast<const uint8_t*>(from), bytes, exists, 0});
 }
 void end_copies() { block.end_copies(); }
 void await_copies(size_t pending) { block.await_copies(pending); }
+
+void begin_products() { block.begin_products(); }
+void start_product(const Product& product) { block.start_product(product); }
+void await_products(uint32_t pending) { block.await_products(pending); }
+
+void init_barrier(uint32_t at, uint32_t arrivals) { block.init_barrier(at, arrivals); }
+void arrive(uint32_t at) { block.arrive(at); }
+void await_phase(uint32_t at, uint32_t parity) { block.await_phase(at, parity); }
+void meet_named(uint32_t index, uint32_t threads) { block.meet_named(index, threads); }
+void await_named(uint32_t index, uint32_t threads) { block.await_named(index, threads); }
 
 bool run_block(const Kernel& kernel, const void* arguments, const Place& place) {
     return block.run(kernel, arguments, place);
@@ -57,6 +71,8 @@ void Block::start(const Place& place) {
         lane.shows = 0;
         lane.groups = 0;
         lane.copies.clear();
+        lane.products.clear();
+        lane.orders_products = false;
         start_context(lane.context, stacks_ + i * STACK_BYTES, STACK_BYTES, simt::enter);
     }
 }
@@ -65,21 +81,46 @@ bool Block::run(const Kernel& kernel, const void* arguments, const Place& place)
     kernel_ = &kernel;
     arguments_ = arguments;
     turn_ = 0;
+    failed_ = false;
+    named_ = {};
     reserve(place.block_size.x * place.block_size.y * place.block_size.z);
     if (reserved_ < lanes_.size()) return false;
     start(place);
-    while (true) {
+    while (!all_are(State::Done)) {
         const Shuffle warps(lanes_.size() / kernel.warp, turn_++);
+        bool ran = false;
+        std::optional<uint32_t> with_products;
         for (uint32_t i = 0; i < lanes_.size() / kernel.warp; i++) {
-            if (!run_warp(uint32_t(warps[i]) * kernel.warp)) return false;
+            uint32_t first = uint32_t(warps[i]) * kernel.warp;
+            if (lanes_[first].state == State::AtProducts) with_products = first;
+            if (!can_continue(lanes_[first])) continue;
+            if (!run_warp(first)) return false;
+            ran = true;
         }
-        if (lanes_[0].state == State::Done) return pass_barrier();
-        if (!pass_barrier()) return false;
+        if (!ran && with_products) {
+            if (!run_warp(*with_products)) return false;
+            ran = true;
+        }
+        if (ran) continue;
+        if (!all_are(State::AtBlock)) return report_waits();
+        for (LaneState& lane : lanes_) lane.state = State::Ready;
     }
+    return named_barriers_are_empty();
 }
 
-// Runs the warp of lane `first` until its lanes wait at the barrier or are done.
+bool Block::all_are(State state) const {
+    for (const LaneState& lane : lanes_) {
+        if (lane.state != state) return false;
+    }
+    return true;
+}
+
+// Runs the warp of lane `first` until its lanes wait for other warps or are done. Products that it has waited for end first.
 bool Block::run_warp(uint32_t first) {
+    const LaneState& of_warp = lanes_[first];
+    while (of_warp.state == State::AtProducts && of_warp.products.size() > of_warp.wait.of) {
+        if (!end_product(first)) return false;
+    }
     bool settled = false;
     while (!settled) {
         const Shuffle lanes(kernel_->warp, turn_++);
@@ -88,42 +129,40 @@ bool Block::run_warp(uint32_t first) {
             current_ = i;
             simt::place = lanes_[i].place;
             switch_context(scheduler_, lanes_[i].context);
+            if (failed_) return false;
         }
         if (!settle(first, settled)) return false;
     }
     return true;
 }
 
-// After each lane of a warp has run once: all must wait at the same point. If they wait for each other, they continue.
+// After each lane of a warp has run once: all must wait for the same. If they wait for each other, they continue.
 bool Block::settle(uint32_t first, bool& settled) {
-    State state = lanes_[first].state;
+    const LaneState& of_warp = lanes_[first];
     for (uint32_t i = first; i < first + kernel_->warp; i++) {
-        if (lanes_[i].state != state) {
-            fprintf(stderr, "%s: lanes %u and %u of a warp do not meet\n", kernel_->name, first, i);
-            return false;
-        }
-        if (state == State::AtWarp) lanes_[i].state = State::Ready;
+        const LaneState& lane = lanes_[i];
+        if (lane.state != of_warp.state || lane.wait != of_warp.wait)
+            return refuse("lanes %u and %u of a warp do not meet", first, i);
     }
-    settled = state != State::AtWarp;
+    settled = of_warp.state != State::AtWarp;
     return true;
 }
 
-// Lets all lanes continue if all have reached the barrier. If all are done, nothing is left to do.
-bool Block::pass_barrier() {
-    for (LaneState& lane : lanes_) {
-        if (lane.state == lanes_[0].state) continue;
-        fprintf(stderr, "%s: a barrier that lane %u does not come to\n", kernel_->name, lane.place.linear);
-        return false;
-    }
-    if (lanes_[0].state == State::Done) return true;
-    for (LaneState& lane : lanes_) lane.state = State::Ready;
-    return true;
-}
-
-void Block::leave(State state) {
+void Block::leave(State state, Wait wait) {
     LaneState& lane = lanes_[current_];
     lane.state = state;
+    lane.wait = wait;
     switch_context(lane.context, scheduler_);
+}
+
+bool Block::refuse(const char* format, ...) {
+    va_list values;
+    va_start(values, format);
+    fprintf(stderr, "%s: ", kernel_->name);
+    vfprintf(stderr, format, values);
+    fputc('\n', stderr);
+    va_end(values);
+    return false;
 }
 
 const uint8_t* Block::show(const void* value, size_t bytes) {
@@ -131,35 +170,14 @@ const uint8_t* Block::show(const void* value, size_t bytes) {
     uint8_t* half = shown_.data() + (lane.shows++ % 2) * lanes_.size() * SHOWN_BYTES;
     memcpy(half + current_ * SHOWN_BYTES, value, bytes);
     uint32_t first = current_ - current_ % kernel_->warp;
-    leave(State::AtWarp);
+    leave(State::AtWarp, {});
     return half + first * SHOWN_BYTES;
-}
-
-void Block::copy_later(const LateCopy& copy) {
-    LaneState& lane = lanes_[current_];
-    memset(copy.to, 0xff, 16);
-    lane.copies.push_back(copy);
-    lane.copies.back().group = lane.groups;
-}
-
-// What is pending in an unfinished group arrives with that group.
-void Block::await_copies(size_t pending) {
-    LaneState& lane = lanes_[current_];
-    size_t done = 0;
-    for (; done < lane.copies.size() && lane.copies[done].group + pending < lane.groups; done++) {
-        const LateCopy& copy = lane.copies[done];
-        if (copy.exists) {
-            memcpy(copy.to, copy.from, 16);
-        } else {
-            memset(copy.to, 0, 16);
-        }
-    }
-    lane.copies.erase(lane.copies.begin(), lane.copies.begin() + ptrdiff_t(done));
 }
 
 void Block::enter() {
     kernel_->run(arguments_);
-    leave(State::Done);
+    if (!lanes_[current_].products.empty()) fail("lane %u ends before its products", current_);
+    leave(State::Done, {});
 }
 
 }  // namespace simt

@@ -15,7 +15,7 @@ bool run_block(const Kernel& kernel, const void* arguments, const Place& place);
 
 namespace {
 
-enum Status { Ok = 0, NoSuchFunction = 1, InvalidLaunch = 2, LanesDiverged = 3, Misaligned = 4, Overrun = 5 };
+enum Status { Ok = 0, NoSuchFunction = 1, InvalidLaunch = 2, BlockStuck = 3, Misaligned = 4, Overrun = 5 };
 
 // Shared memory that a block may ask for, on Hopper and on CDNA.
 constexpr unsigned most_shared(const Kernel& kernel) { return (kernel.warp == 64 ? 64 : 227) << 10; }
@@ -66,9 +66,9 @@ bool run_in_a_loop(const Kernel& kernel, const void* arguments, const Place& at)
 // Shared memory, and what lies behind it, is full of NaN when a block starts, so that a kernel that reads what it has not
 // written shows.
 Status run_one(const Kernel& kernel, const void* arguments, const Place& at, unsigned shared_bytes) {
-    if (!kernel.meets) return run_in_a_loop(kernel, arguments, at) ? Ok : LanesDiverged;
+    if (!kernel.meets) return run_in_a_loop(kernel, arguments, at) ? Ok : BlockStuck;
     memset(at.shared, 0xff, shared_bytes + RED_ZONE);
-    if (!run_block(kernel, arguments, at)) return LanesDiverged;
+    if (!run_block(kernel, arguments, at)) return BlockStuck;
     const uint8_t* behind = at.shared + shared_bytes;
     bool stays = std::all_of(behind, behind + RED_ZONE, [](uint8_t byte) { return byte == 0xff; });
     if (!stays) fprintf(stderr, "a write behind the %u bytes of shared memory that the launch asked for\n", shared_bytes);
@@ -107,8 +107,9 @@ void misaligned(const void* address, size_t bytes) {
 
 using namespace simt;
 
-// Runs a kernel to its end on this thread. 0: done; 1: no such function; 2: sizes that a device would refuse; 3: the
-// lanes of a warp or of a block did not meet; 4: a vector access was not aligned.
+// Runs a kernel to its end on this thread. 0: done; 1: no such function; 2: sizes that a device would refuse; 3: lanes of a
+// block that do not meet, or break a rule of what they share, so that it cannot end; 4: a vector access was not aligned; 5: a
+// write behind shared memory.
 extern "C" int fascicle_simt_launch(const char* function, const unsigned grid[3], const unsigned block[3],
                                     unsigned shared_bytes, const void* arguments, int warp) {
     const Kernel* kernel = find(function, warp);

@@ -12,6 +12,10 @@
 #include <initializer_list>
 
 #define FASCICLE_TILES "tile_host.h"
+// Warps of 32 are NVIDIA's, whose devices of compute capability 9.0 have warpgroups.
+#if defined(FASCICLE_WARP) && FASCICLE_WARP == 32
+#define FASCICLE_GROUPS "group_host.h"
+#endif
 #define FASCICLE_DEVICE inline __attribute__((always_inline))
 #define FASCICLE_UNROLL
 #define FASCICLE_ROLLED
@@ -68,6 +72,9 @@ struct Operands {
     Operands(std::initializer_list<Operand> rows);
 };
 
+// The address of the first byte of shared memory: a multiple of 16 and of no more, which is all that a device promises.
+constexpr uint32_t SHARED_START = 16;
+
 // Bytes that a lane can show to its warp at once.
 constexpr size_t SHOWN_BYTES = 64;
 
@@ -83,8 +90,8 @@ const uint8_t* show(const void* value, size_t bytes);
 // Ends the launch with a report, because an access of `bytes` at `address` is not aligned to them.
 void misaligned(const void* address, size_t bytes);
 
-// Copies that a lane has started. The bytes arrive when it waits for them, and until then `to` holds NaN.
-void copy_later(void* to, const void* from, bool exists);
+// Copies of `bytes`, at most 16, that a lane has started. They arrive when it waits for them, and until then `to` holds NaN.
+void copy_later(void* to, const void* from, uint32_t bytes, bool exists);
 void end_copies();
 // Lets all groups but the latest `pending` arrive.
 void await_copies(size_t pending);

@@ -5,6 +5,10 @@
 
 namespace fascicle {
 
+FASCICLE_DEVICE u32 shared_address(const void* pointer) {
+    return simt::SHARED_START + u32(static_cast<const u8*>(pointer) - shared_memory());
+}
+
 template <int D, class T>
 FASCICLE_DEVICE Operand<T> load_right(const T* tile, u32 row, u32 column) {
     Operand<T> right;
@@ -41,6 +45,14 @@ FASCICLE_DEVICE Operand<T> load_left_transposed(const T* tile, u32 row, u32 colu
     return left;
 }
 
+// Who holds element (row, column) of a sum or a left operand, and as which of its elements.
+FASCICLE_DEVICE u32 lane_holding(u32 row, u32 column) {
+    return WARP == 32 ? row % 8 * 4 + column % 8 / 2 : row + 16 * (column / 4);
+}
+FASCICLE_DEVICE u32 element_holding(u32 row, u32 column) {
+    return WARP == 32 ? column % 2 + 2 * (row / 8) + 4 * (column / 8) : column % 4;
+}
+
 // Two operands, as a lane shows them to its warp.
 template <class T>
 struct Operands { Operand<T> left, right; };
@@ -48,16 +60,14 @@ struct Operands { Operand<T> left, right; };
 // Element (row, k) of the left or right operand that the warp has shown.
 template <class T>
 FASCICLE_DEVICE float left_shown(const uint8_t* shown, u32 row, u32 k) {
-    u32 lane = WARP == 32 ? row % 8 * 4 + k % 8 / 2 : row + 16 * (k / 4);
-    u32 e = WARP == 32 ? k % 2 + 2 * (row / 8) + 4 * (k / 8) : k % 4;
-    auto operands = reinterpret_cast<const Operands<T>*>(shown + lane * simt::SHOWN_BYTES);
+    u32 e = element_holding(row, k);
+    auto operands = reinterpret_cast<const Operands<T>*>(shown + lane_holding(row, k) * simt::SHOWN_BYTES);
     return widen(operands->left.at[e / 2].at[e % 2]);
 }
 template <class T>
 FASCICLE_DEVICE float right_shown(const uint8_t* shown, u32 row, u32 k) {
-    u32 lane = WARP == 32 ? row % 8 * 4 + k % 8 / 2 : row + 16 * (k / 4);
     u32 e = WARP == 32 ? k % 2 + 2 * (k / 8) + 4 * (row / 8) : k % 4;
-    auto operands = reinterpret_cast<const Operands<T>*>(shown + lane * simt::SHOWN_BYTES);
+    auto operands = reinterpret_cast<const Operands<T>*>(shown + lane_holding(row, k) * simt::SHOWN_BYTES);
     return widen(operands->right.at[e / 2].at[e % 2]);
 }
 
@@ -85,7 +95,7 @@ FASCICLE_DEVICE void multiply(Sum& sum, const Operand<T>& left, const Operand<T>
 FASCICLE_DEVICE void copy_async(void* to, const void* from, bool exists) {
     FASCICLE_ACCESS(to, 16);
     FASCICLE_ACCESS(from, 16);
-    simt::copy_later(to, from, exists);
+    simt::copy_later(to, from, 16, exists);
 }
 FASCICLE_DEVICE void commit_copies() { simt::end_copies(); }
 template <int Pending>

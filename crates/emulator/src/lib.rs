@@ -24,6 +24,11 @@ pub use skip::{for_test, is_required};
 
 use std::path::PathBuf;
 
+/// The name, in the folder that [`build`] returns, of the image that programs load: what `FASCICLE_CUDA_OBJECT` and
+/// `FASCICLE_ROCM_OBJECT` name on the emulator. With CUDA 13 its kernels multiply by warpgroups, as code for sm_90a does; with
+/// CUDA 12 by warps.
+pub const IMAGE: &str = "kernels.image";
+
 /// Builds the libraries of both vendors and the kernels for the host, or finds them built.
 ///
 /// Returns the folder that holds them. The environment selects the generation of each vendor
@@ -42,7 +47,7 @@ pub fn build() -> Result<PathBuf, String> {
 /// As [`build`], except that it does not read the environment.
 pub fn build_generation(generation: Generation) -> Result<PathBuf, String> {
     let folder = build_libraries(generation)?;
-    simt::build(&folder)?;
+    simt::build(&folder, generation.cuda)?;
     Ok(folder)
 }
 

@@ -1,8 +1,9 @@
 //! The device's kernels compiled for the host: warps of 32 for CUDA, of 64 for HIP, in one library.
 
 use crate::{
-    cache,
+    IMAGE, cache,
     compiler::{Compiler, Unit},
+    generation::Cuda,
     operands,
 };
 use std::{
@@ -13,8 +14,8 @@ use std::{
 /// The library in which a launch looks its function up, beside the vendors' libraries.
 const NAME: &str = "libfascicle_simt.so";
 
-/// Builds the kernels and puts a link to them into `beside`.
-pub fn build(beside: &Path) -> Result<(), String> {
+/// Builds the kernels, and puts links to them and to the image for programs into `beside`.
+pub fn build(beside: &Path, cuda: Cuda) -> Result<(), String> {
     let compiler = Compiler::find()?;
     let simt = cache::crate_folder().join("simt");
     let kernels = cache::crate_folder().join("../gpu/kernels");
@@ -25,7 +26,13 @@ pub fn build(beside: &Path) -> Result<(), String> {
         cache::fingerprint(&files, &compiler.version)?
     ));
     cache::once(&folder, |to| make(&compiler, &simt, &kernels, to))?;
-    link(&folder.join(NAME), &beside.join(NAME))
+    link(&folder.join(NAME), &beside.join(NAME))?;
+    // A program looks the names of kernels of warpgroups up in its image.
+    let image = match cuda {
+        Cuda::V12 => beside.join("libcuda.so.1"),
+        Cuda::V13 => folder.join(NAME),
+    };
+    link(&image, &beside.join(IMAGE))
 }
 
 fn make(compiler: &Compiler, simt: &Path, kernels: &Path, to: &Path) -> Result<(), String> {

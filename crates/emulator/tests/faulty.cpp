@@ -1,16 +1,8 @@
 // Kernels with faults that a run in the order of blocks and lanes, with copies that arrive at once, would hide.
 #include "simt.h"
 
+#include "faulty.h"
 #include "tile.h"
-
-namespace fascicle {
-
-struct FaultyParams {
-    const void* from;
-    void* to;
-};
-
-}  // namespace fascicle
 
 using namespace fascicle;
 

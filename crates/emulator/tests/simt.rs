@@ -8,6 +8,7 @@ use std::{
     process::Command,
 };
 
+const STUCK: c_int = 3;
 const MISALIGNED: c_int = 4;
 const OVERRUN: c_int = 5;
 
@@ -25,7 +26,9 @@ fn library(folder: &Path) -> Library {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_string());
     let to = folder.join("faulty.so");
-    let sources = ["block", "fiber", "launch"].map(|name| root.join(format!("simt/{name}.cpp")));
+    let sources = ["barriers", "block", "copies", "fiber", "launch", "products"]
+        .map(|name| root.join(format!("simt/{name}.cpp")));
+    let kernels = ["faulty", "faulty_groups"].map(|name| root.join(format!("tests/{name}.cpp")));
     let status = Command::new(compiler)
         .args([
             "-std=c++20",
@@ -38,7 +41,7 @@ fn library(folder: &Path) -> Library {
         .arg(format!("-I{}", root.join("simt").display()))
         .arg(format!("-I{}", root.join("../gpu/kernels").display()))
         .args(sources)
-        .arg(root.join("tests/faulty.cpp"))
+        .args(kernels)
         .arg("-o")
         .arg(&to)
         .status();
@@ -49,6 +52,15 @@ fn library(folder: &Path) -> Library {
 
 /// Runs a kernel of `blocks` x `threads`. Returns its status and what it wrote.
 fn run(library: &Library, name: &CStr, blocks: u32, threads: u32) -> (c_int, Vec<f32>) {
+    run_with_shared(library, name, (blocks, threads), 4096)
+}
+
+fn run_with_shared(
+    library: &Library,
+    name: &CStr,
+    (blocks, threads): (u32, u32),
+    shared_bytes: u32,
+) -> (c_int, Vec<f32>) {
     #[repr(align(16))]
     struct Aligned([f32; 256]);
     let (from, mut to) = (Aligned([2.0; 256]), vec![0f32; 1024]);
@@ -67,7 +79,7 @@ fn run(library: &Library, name: &CStr, blocks: u32, threads: u32) -> (c_int, Vec
             name.as_ptr(),
             grid.as_ptr(),
             block.as_ptr(),
-            4096,
+            shared_bytes,
             arguments,
             32,
         )
@@ -101,5 +113,46 @@ fn faulty_kernels_fail() {
     assert!(
         values[32..256].iter().any(|value| value.is_nan()),
         "all warps ran in their order"
+    );
+    faulty_groups_fail(&library);
+}
+
+/// Kernels of warpgroups: each fault shows, and none hangs.
+fn faulty_groups_fail(library: &Library) {
+    const GROUP: u32 = 128;
+    // A tile of 64 x 64, and what it takes to align it.
+    let run =
+        |name, groups: u32| run_with_shared(library, name, (1, groups * GROUP), 1024 + 64 * 64 * 2);
+    let written = |name, groups| {
+        let (status, values) = run(name, groups);
+        assert_eq!(status, 0, "{name:?}");
+        values[..GROUP as usize].to_vec()
+    };
+    assert_eq!(written(c"right_product", 1), [64f32; GROUP as usize]);
+    for early in [c"faulty_sum", c"faulty_wait"] {
+        let values = written(early, 1);
+        assert!(values.iter().all(|value| value.is_nan()), "{values:?}");
+    }
+    let changed = written(c"faulty_tile", 1);
+    assert!(changed.iter().any(|value| *value != 64.0), "{changed:?}");
+    for alive in [(c"right_phase", 1), (c"right_turns", 2)] {
+        assert_eq!(written(alive.0, alive.1), [1f32; GROUP as usize]);
+    }
+    assert_eq!(run(c"faulty_place", 1).0, MISALIGNED);
+    for stuck in [
+        c"faulty_write",
+        c"faulty_order",
+        c"faulty_end",
+        c"faulty_phase",
+        c"faulty_init",
+        c"faulty_meeting",
+    ] {
+        assert_eq!(run(stuck, 1).0, STUCK, "{stuck:?}");
+    }
+    assert_eq!(run(c"faulty_turns", 2).0, STUCK);
+    assert_eq!(
+        written(c"right_product", 1)[0],
+        64.0,
+        "after one that was stuck"
     );
 }

@@ -161,7 +161,7 @@ fn each_call_fails_well() {
             std::env::set_var(format!("FASCICLE_{vendor}_PATH"), &folder);
             std::env::set_var(
                 format!("FASCICLE_{vendor}_OBJECT"),
-                folder.join("libcuda.so.1"),
+                folder.join(emulator::IMAGE),
             );
         }
     }

@@ -66,7 +66,7 @@ fn is_ready() -> bool {
                 std::env::set_var(format!("FASCICLE_{vendor}_PATH"), &folder);
                 std::env::set_var(
                     format!("FASCICLE_{vendor}_OBJECT"),
-                    folder.join("libcuda.so.1"),
+                    folder.join(emulator::IMAGE),
                 );
             }
         }

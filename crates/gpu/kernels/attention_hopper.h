@@ -96,6 +96,7 @@ FASCICLE_DEVICE void attention_forward_hopper(const AttentionForwardParams& p) {
         if (tiles > 0) {
             of_values.await_empty(tiles - 1);
             all_values.template fetch<KEYS>(begin + (tiles - 1) * KEYS, values + (tiles - 1) % 2 * KEYS * D);
+            commit_copies();
             publish_copies<0>();
             if (tiles == 1) of_keys.announce(0);
             if (tiles > 1) of_values.announce(tiles - 2);

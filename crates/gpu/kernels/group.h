@@ -24,6 +24,13 @@ FASCICLE_DEVICE u32 part_swizzled(u32 row, u32 column) {
     return column / 64 * Rows * 64 + row * 64 + ((column / 8 % 8) ^ (row % 8)) * 8;
 }
 
+// The block's dynamic shared memory, from the first place on where a tile may lie.
+template <class T>
+FASCICLE_DEVICE T* shared_tiles() {
+    u32 address = shared_address(shared_memory());
+    return reinterpret_cast<T*>(shared_memory() + (TILE_ALIGNMENT - address % TILE_ALIGNMENT) % TILE_ALIGNMENT);
+}
+
 // Whether this thread is of the copying group, which is the last of a block.
 template <u32 Groups>
 FASCICLE_DEVICE bool copies() { return thread_x() >= Groups * GROUP_THREADS; }

@@ -24,13 +24,6 @@ FASCICLE_DEVICE void give_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Groups == 2 ? 40 : 32) : "memory");
 }
 
-// The block's dynamic shared memory, from the first place on where a tile may lie.
-template <class T>
-FASCICLE_DEVICE T* shared_tiles() {
-    u32 address = shared_address(shared_memory());
-    return reinterpret_cast<T*>(shared_memory() + (TILE_ALIGNMENT - address % TILE_ALIGNMENT) % TILE_ALIGNMENT);
-}
-
 // What the hardware reads of a tile at a shared address: 8 rows take 1024 bytes; `part` are the bytes of 64 columns, which it
 // skips to reach the next 64 columns of a right operand that is given by its columns.
 FASCICLE_DEVICE u64 tile_descriptor(u32 address, u32 part) {
@@ -169,7 +162,7 @@ FASCICLE_DEVICE void meet_group(u32 index) {
     asm volatile("bar.arrive %0, %1;" ::"r"(index), "n"(2 * GROUP_THREADS) : "memory");
 }
 
-// Ends a group of copies, and makes those of all earlier groups but the latest `Pending` visible to products.
+// Waits until the copies of all groups but the latest `Pending` have arrived, and makes them visible to products.
 template <int Pending>
 FASCICLE_DEVICE void publish_copies() {
     await_copies<Pending>();

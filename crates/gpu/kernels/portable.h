@@ -1,8 +1,8 @@
 // What CUDA and HIP spell differently: indices, barriers, exchanges within a warp, shared memory, kernels.
 //
-// The kernels use these names only, so that one text compiles for both. A program that runs the kernels elsewhere
-// defines the same names, FASCICLE_TILES and perhaps FASCICLE_GROUPS, FASCICLE_ACCESS (which checks a vector access) and sincospi before it
-// includes a kernel.
+// The kernels use these names only, so that one text compiles for both. A program that runs the kernels elsewhere defines the same
+// names, FASCICLE_TILES, FASCICLE_ACCESS (which checks a vector access), sincospi and, if it has warpgroups, FASCICLE_GROUPS before
+// it includes a kernel.
 #pragma once
 
 #include <stdint.h>

@@ -156,10 +156,9 @@ fn use_emulator(folder: &std::path::Path) {
         // SAFETY: the standard library guards its own reads, and the emulator's come after this, once it is opened.
         unsafe {
             std::env::set_var(format!("FASCICLE_{vendor}_PATH"), folder);
-            // The emulator looks functions up by name, so any image that is not empty serves.
             std::env::set_var(
                 format!("FASCICLE_{vendor}_OBJECT"),
-                folder.join("libcuda.so.1"),
+                folder.join(emulator::IMAGE),
             );
         }
     }

@@ -1,9 +1,10 @@
 //! Attention forward and backward: plain and on matrix units.
 
 use crate::{
-    machine::{compare, run},
+    machine::{compare, run_on, traits, with_warpgroups},
     memory::{FLOATS, Memory, random},
 };
+use fascicle_gpu::lower::DeviceTraits;
 use hal::{
     DType, Kernel,
     kernel::{
@@ -240,6 +241,9 @@ fn matrix_units_agree() {
             [1, 64, 2, 2, 128],
             [1, 3, 1, 1, 64],
             [1, 97, 2, 1, 128],
+            // More tiles than lie in shared memory at a time, so that each place is filled again.
+            [1, 400, 2, 1, 64],
+            [1, 300, 1, 1, 128],
         ] {
             check(dtype, spacing, shape(sizes), 0);
         }
@@ -350,7 +354,7 @@ fn keys_without_queries_have_no_gradient() {
 
 /// Outputs, logarithms and gradients of queries, of queries `range` of a sequence.
 fn of_queries(
-    warp: u32,
+    device: &DeviceTraits,
     dtype: DType,
     (whole, lengths): (&AttentionShape, &[usize]),
     range: Range<usize>,
@@ -375,7 +379,7 @@ fn of_queries(
     let documents = starts(&shape, lengths, range.clone());
     let memories = [own(cut(1)), own(keys(2)), own(keys(3)), zeros(len), sums];
     let memories = [&memories[..], &documents].concat();
-    let forward = run(warp, &memories, |m| {
+    let forward = run_on(device, &memories, |m| {
         Kernel::AttentionForward(AttentionForward {
             shape,
             q: m[0],
@@ -393,7 +397,7 @@ fn of_queries(
     let [of_out, of_logs] = given;
     let memories = [q, k, v, of_out, of_logs, own(cut(4)), zeros(len), d_k, d_v];
     let memories = [&memories[..], &documents].concat();
-    let backward = run(warp, &memories, |m| {
+    let backward = run_on(device, &memories, |m| {
         Kernel::AttentionBackward(AttentionBackward {
             shape,
             q: m[0],
@@ -416,18 +420,19 @@ fn cutting_the_queries_changes_no_bit_of_their_rows() {
     for (dtype, head_size) in [(DType::F32, 20), (DType::Bf16, 64), (DType::F16, 128)] {
         let causal = shape([1, 150, 2, 1, head_size]);
         let lengths: &[usize] = &[70, 3];
-        for ((whole, lengths), warp) in
+        let devices = [traits(32), traits(64), with_warpgroups()];
+        for ((whole, lengths), device) in
             [(causal, &[][..]), (dropped(causal), &[]), (causal, lengths)]
                 .into_iter()
-                .flat_map(|case| [(case, 32), (case, 64)])
+                .flat_map(|case| devices.map(|device| (case, device)))
         {
             let width = whole.heads * whole.head_size;
             let whole = (&whole, lengths);
-            let Some([out, logs, d_q]) = of_queries(warp, dtype, whole, 0..150) else {
+            let Some([out, logs, d_q]) = of_queries(&device, dtype, whole, 0..150) else {
                 return;
             };
             for range in [0..1, 0..64, 37..102, 64..150, 149..150] {
-                let found = of_queries(warp, dtype, whole, range.clone()).unwrap();
+                let found = of_queries(&device, dtype, whole, range.clone()).unwrap();
                 let rows = |x: &[f64]| x[range.start * width..range.end * width].to_vec();
                 let logs = logs
                     .chunks(150)
@@ -435,7 +440,7 @@ fn cutting_the_queries_changes_no_bit_of_their_rows() {
                 let expected = [rows(&out), logs.collect(), rows(&d_q)];
                 assert!(
                     found == expected,
-                    "{dtype}, warps of {warp}, {whole:?}: {range:?}"
+                    "{dtype}, {device:?}, {whole:?}: {range:?}"
                 );
             }
         }

@@ -71,15 +71,36 @@ pub fn traits(warp: u32) -> DeviceTraits {
     }
 }
 
+/// Those of a device that has warpgroups.
+pub fn with_warpgroups() -> DeviceTraits {
+    DeviceTraits {
+        warpgroups: true,
+        ..traits(32)
+    }
+}
+
+/// The devices whose launches of a kernel differ.
+fn devices_of(kernel: &Kernel) -> Vec<DeviceTraits> {
+    let functions = |traits: &DeviceTraits| -> Vec<String> {
+        let launches = lower::lower(kernel, traits, 0).unwrap();
+        let name = |launch: &Launch| launch.function.to_string();
+        launches.iter().map(name).collect()
+    };
+    let mut devices = vec![traits(32), traits(64)];
+    if functions(&with_warpgroups()) != functions(&traits(32)) {
+        devices.push(with_warpgroups());
+    }
+    devices
+}
+
 /// Runs every launch of a kernel on the host, over scratch memory that begins as NaN.
-fn run_lowered(library: &Library, kernel: &Kernel, warp: u32) {
-    let traits = traits(warp);
-    let bytes = lower::workspace_bytes(kernel, &traits);
+fn run_lowered(library: &Library, kernel: &Kernel, traits: &DeviceTraits) {
+    let bytes = lower::workspace_bytes(kernel, traits);
     let scratch = Memory::new(DType::F64, &vec![f64::NAN; bytes.div_ceil(8)], 0);
-    let launches = lower::lower(kernel, &traits, scratch.slice().addr).unwrap();
+    let launches = lower::lower(kernel, traits, scratch.slice().addr).unwrap();
     launches
         .iter()
-        .for_each(|launch| launch_on(library, launch, warp));
+        .for_each(|launch| launch_on(library, launch, traits.warp));
 }
 
 fn launch_on(library: &Library, launch: &Launch, warp: u32) {
@@ -121,9 +142,18 @@ pub fn run(
     memories: &[Memory],
     make: impl Fn(&[RawSlice]) -> Kernel,
 ) -> Option<Vec<Vec<f64>>> {
+    run_on(&traits(warp), memories, make)
+}
+
+/// The same on the device of `traits`.
+pub fn run_on(
+    traits: &DeviceTraits,
+    memories: &[Memory],
+    make: impl Fn(&[RawSlice]) -> Kernel,
+) -> Option<Vec<Vec<f64>>> {
     let library = library()?;
     let (found, slices) = copy(memories);
-    run_lowered(library, &make(&slices), warp);
+    run_lowered(library, &make(&slices), traits);
     Some(found.iter().map(Memory::values).collect())
 }
 
@@ -142,7 +172,8 @@ fn copy(memories: &[Memory]) -> (Vec<Memory>, Vec<RawSlice>) {
     (copies, slices)
 }
 
-/// Runs the kernel that `make` builds from `memories` on both, with warps of 32 and 64, and compares all memories.
+/// Runs the kernel that `make` builds from `memories` on both, with warps of 32 and 64 and by warpgroups where those have a
+/// kernel of their own, and compares all memories.
 ///
 /// Numbers may differ by `tolerance` times the largest number of their memory, and by no more than rounding in the
 /// memory's own type explains: a wide result of 16-bit numbers is held to the wide type.
@@ -150,15 +181,15 @@ pub fn compare(memories: &[Memory], tolerance: f64, make: impl Fn(&[RawSlice]) -
     let Some(library) = library() else { return };
     let (expected, slices) = copy(memories);
     run_reference(&make(&slices));
-    for warp in [32, 64] {
+    for traits in devices_of(&make(&slices)) {
         let (found, slices) = copy(memories);
         let kernel = make(&slices);
-        run_lowered(library, &kernel, warp);
+        run_lowered(library, &kernel, &traits);
         for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
             let different = first_difference(found, expected, tolerance);
             assert!(
                 different.is_none(),
-                "{}, warp {warp}, argument {index}: {}: {kernel:?}",
+                "{}, {traits:?}, argument {index}: {}: {kernel:?}",
                 kernel.name(),
                 different.unwrap_or_default()
             );
