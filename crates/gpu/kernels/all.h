@@ -31,4 +31,5 @@
 #if defined(FASCICLE_GROUPS)
 #include "attention_hopper.h"
 #include "attention_hopper_backward.h"
+#include "attention_hopper_keys.h"
 #endif

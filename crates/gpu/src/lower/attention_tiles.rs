@@ -1,5 +1,5 @@
 //! Attention on the matrix units. C++: `attention_tiles.h`, `attention_tiles_backward.h` for products of warps;
-//! `attention_hopper.h`, `attention_hopper_backward.h` for those of warpgroups.
+//! `attention_hopper.h` and its neighbours for those of warpgroups.
 
 use super::name::Name;
 use super::{DeviceTraits, Launch};
