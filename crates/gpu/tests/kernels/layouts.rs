@@ -52,11 +52,9 @@ fn structures_are_those_of_the_device_functions() {
         .args(["-std=c++17", "-DFASCICLE_WARP=32", "-w"])
         .arg("-I")
         .arg(here.join("kernels"));
-    // Only the layout counts, so the table of kernels stays empty.
-    let table = "namespace simt { Registration::Registration(const Kernel&) {} __thread Place place; \
-                 void meet_block() {} const uint8_t* show(const void*, size_t) { return nullptr; } \
-                 void misaligned(const void*, size_t) {} void copy_later(void*, const void*, bool) {} \
-                 void end_copies() {} void await_copies(size_t) {} }";
+    // Only the layout counts: the table of kernels stays empty, and what kernels call is not there.
+    let table =
+        "namespace simt { Registration::Registration(const Kernel&) {} __thread Place place; }";
     std::fs::write(
         folder.path().join("table.cpp"),
         format!("#include \"simt.h\"\n{table}\n"),
@@ -67,6 +65,7 @@ fn structures_are_those_of_the_device_functions() {
         .arg(simt)
         .arg(&source)
         .arg(folder.path().join("table.cpp"))
+        .arg("-Wl,--unresolved-symbols=ignore-all")
         .arg("-o")
         .arg(&program);
     let Ok(status) = compiler.status() else {
