@@ -1,7 +1,11 @@
 //! The structs of arguments have the layout that the device functions expect.
 
 use fascicle_gpu::lower::layouts::{Layout, all};
-use std::{fmt::Write, path::Path, process::Command};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// A C++ program that prints the size and the offsets of every struct.
 fn probe(layouts: &[Layout]) -> String {
@@ -49,24 +53,21 @@ fn structures_are_those_of_the_device_functions() {
     let simt = here.join("../emulator/simt");
     let mut compiler = Command::new(std::env::var("CXX").unwrap_or_else(|_| "g++".into()));
     compiler
-        .args(["-std=c++17", "-DFASCICLE_WARP=32", "-w"])
+        .args(["-std=c++20", "-DFASCICLE_WARP=32", "-w"])
         .arg("-I")
         .arg(here.join("kernels"));
-    // Only the layout counts: the table of kernels stays empty, and what kernels call is not there.
-    let table =
-        "namespace simt { Registration::Registration(const Kernel&) {} __thread Place place; }";
-    std::fs::write(
-        folder.path().join("table.cpp"),
-        format!("#include \"simt.h\"\n{table}\n"),
-    )
-    .unwrap();
+    // What runs kernels is linked too, because they call it.
+    let runs = |path: &PathBuf| {
+        path.extension().is_some_and(|end| end == "cpp") && !path.ends_with("kernels.cpp")
+    };
+    let listed = std::fs::read_dir(&simt).unwrap();
+    let sources = listed.map(|entry| entry.unwrap().path()).filter(runs);
     compiler
         .arg("-I")
-        .arg(simt)
+        .arg(&simt)
         .arg(&source)
-        .arg(folder.path().join("table.cpp"))
-        .arg("-Wl,--unresolved-symbols=ignore-all")
-        .arg("-o")
+        .args(sources)
+        .args(["-lpthread", "-o"])
         .arg(&program);
     let Ok(status) = compiler.status() else {
         eprintln!("skipped: no C++ compiler");
