@@ -13,7 +13,7 @@
 /// Every kernel, compiled for one architecture.
 #[derive(Clone, Copy, Debug)]
 pub struct Object {
-    /// The architecture: `90` for sm_90, `compute_90` for PTX.
+    /// The architecture: `90a` for sm_90a, `compute_90` for PTX.
     pub arch: &'static str,
     /// The file that the driver loads.
     pub bytes: &'static [u8],

@@ -1,11 +1,10 @@
 //! The tables of `docs/how-we-test.md` are made from the counts that `ci/campaign.sh` records.
 
-use crate::pages::{check_generated, read, table};
+use crate::pages::{before_generated, check_generated, read, table};
 use serde_json::Value;
 
 const PAGE: &str = "docs/how-we-test.md";
 const COUNTS: &str = "docs/measured/campaign.json";
-const BEGIN: &str = "<!-- The tables below are made from";
 
 /// The parts of the campaign in the order of the page, with what each counts.
 const PARTS: [(&str, &str); 6] = [
@@ -56,13 +55,8 @@ fn part(title: &str, recorded: &Value) -> String {
 
 #[test]
 fn the_counts_of_the_campaign_are_those_recorded() {
-    let page = read(PAGE);
-    let begin = page
-        .find(BEGIN)
-        .expect("a line that says where the tables begin");
-    let line = begin + page[begin..].find("-->\n").unwrap() + "-->\n".len();
     let recorded: Value = serde_json::from_str(&read(COUNTS)).unwrap();
-    let mut expected = page[..line].to_owned() + "\n## Counts\n";
+    let mut expected = before_generated(PAGE) + "\n## Counts\n";
     for (key, title) in PARTS {
         // A part that has never run has no counts.
         if let Some(recorded) = recorded.get(key) {

@@ -1,10 +1,9 @@
 //! The tables of measured devices in `docs/gpus.md` are made from the results that `ci/gpu.sh` left.
 
-use crate::pages::{check_generated, read, table};
+use crate::pages::{before_generated, check_generated, read, table};
 use serde_json::Value;
 
 const PAGE: &str = "docs/gpus.md";
-const BEGIN: &str = "<!-- The tables below are made from";
 
 /// The first run on a device, and the latest.
 const RUNS: [&str; 2] = [
@@ -159,11 +158,6 @@ fn passed(runs: &[Run]) -> String {
 
 #[test]
 fn the_tables_of_devices_are_those_measured() {
-    let page = read(PAGE);
-    let begin = page
-        .find(BEGIN)
-        .expect("a line that says where the tables begin");
-    let line = begin + page[begin..].find("-->\n").unwrap() + "-->\n".len();
     let runs = RUNS.map(|path| Run(serde_json::from_str(&read(path)).unwrap()));
     let [first, now] = &runs;
     let expected = format!(
@@ -178,7 +172,7 @@ The results are in `docs/measured/`. PyTorch's numbers are of the same run.
 {}
 {}
 {}",
-        &page[..line],
+        before_generated(PAGE),
         now.device(),
         first.text("kit"),
         now.text("kit"),

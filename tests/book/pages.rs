@@ -25,6 +25,17 @@ pub fn check_generated(path: &str, expected: &str) {
     );
 }
 
+/// A page up to the comment, ended by `-->`, that says what the rest is made from.
+pub fn before_generated(path: &str) -> String {
+    const BEGIN: &str = "<!-- The tables below are made from";
+    let page = read(path);
+    let begin = page
+        .find(BEGIN)
+        .expect("a line that says where the tables begin");
+    let end = begin + page[begin..].find("-->\n").unwrap() + "-->\n".len();
+    page[..end].to_owned()
+}
+
 /// A table in Markdown.
 pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let row = |cells: &[String]| {
