@@ -17,28 +17,6 @@ template <int D> constexpr u32 FORWARD_GROUPS = D == 64 ? 3 : 2;
 // Keys of a tile.
 constexpr u32 HOPPER_KEYS = 128;
 
-// Scores that a query does not meet become minus infinity. Only tiles on the diagonal, the last one, and those where documents
-// start have such keys: `shared_begin..shared_end` are the keys that every query of the warp meets.
-template <bool Parts, int Tiles>
-FASCICLE_DEVICE void mask_scores(Sum (&scores)[Tiles], u32 key, u32 shared_begin, u32 shared_end,
-                                 const i32 (&from)[HELD_ROWS], const i32 (&met)[HELD_ROWS]) {
-    i32 first_column = i32(key + first_column_held());
-    if (key + 16 * Tiles > shared_end) {
-        FASCICLE_UNROLL
-        for (int i = 0; i < Tiles * HELD; i++) {
-            i32 column = first_column + 16 * (i / HELD) + i32(column_offset(i % HELD));
-            if (column > met[row_slot(i % HELD)]) scores[i / HELD].at[i % HELD] = minus_infinity<float>();
-        }
-    }
-    if (Parts && key < shared_begin) {
-        FASCICLE_UNROLL
-        for (int i = 0; i < Tiles * HELD; i++) {
-            i32 column = first_column + 16 * (i / HELD) + i32(column_offset(i % HELD));
-            if (column < from[row_slot(i % HELD)]) scores[i / HELD].at[i % HELD] = minus_infinity<float>();
-        }
-    }
-}
-
 // `Parts`: whether sequences have several documents.
 template <class T, int D, bool Parts>
 FASCICLE_DEVICE void attention_forward_hopper(const AttentionForwardParams& p) {
@@ -58,12 +36,10 @@ FASCICLE_DEVICE void attention_forward_hopper(const AttentionForwardParams& p) {
     // As in the kernel of tiles: the keys that a query of the block meets, and every one of the warp.
     u32 end = u32(keys_before(s, block_first + ROWS)), shared_end = u32(keys_before(s, first + 1));
     u32 begin = 0, shared_begin = 0, place = u32(s.first_query) + first, last = u32(s.keys) - 1;
-    i32 from[HELD_ROWS], met[HELD_ROWS];  // the first and the last key that the query of each of the lane's rows meets
+    i32 row_begin[HELD_ROWS];  // the first key that the query of each of the lane's rows meets
     FASCICLE_UNROLL
     for (int r = 0; r < HELD_ROWS; r++) {
-        u32 causal = place + row_held(2 * r);
-        met[r] = i32(causal < last ? causal : last);
-        from[r] = Parts ? i32(first_key_of(s, sequence, first + row_held(2 * r))) : 0;
+        row_begin[r] = Parts ? i32(first_key_of(s, sequence, first + row_held(2 * r))) : 0;
     }
     if (Parts) {
         shared_begin = u32(first_key_of(s, sequence, first + 15));
@@ -115,7 +91,7 @@ FASCICLE_DEVICE void attention_forward_hopper(const AttentionForwardParams& p) {
         Operand<T> weights[KEYS / 16];
         float factor[HELD_ROWS];
         auto soften = [&](u32 key) {
-            mask_scores<Parts>(scores, key, shared_begin, shared_end, from, met);
+            mask_scores<Parts>(scores, key, place, last, shared_begin, shared_end, row_begin);
             softmax.soften<Parts>(scores, scale, factor);
         };
         auto weigh = [&] {
@@ -156,14 +132,7 @@ FASCICLE_DEVICE void attention_forward_hopper(const AttentionForwardParams& p) {
             hold(out.at);
             hold(weights);
             of_values.release(tile);
-            // Mostly no row has a new maximum.
-            bool shrinks = false;
-            FASCICLE_UNROLL
-            for (int r = 0; r < HELD_ROWS; r++) shrinks = shrinks || factor[r] != 1;
-            if (shrinks) {
-                FASCICLE_UNROLL
-                for (int i = 0; i < D / 16 * HELD; i++) out.at[i / HELD].at[i % HELD] *= factor[row_slot(i % HELD)];
-            }
+            out.shrink(factor);
             weigh();
         }
         of_values.await_full(tiles - 1);
@@ -172,19 +141,12 @@ FASCICLE_DEVICE void attention_forward_hopper(const AttentionForwardParams& p) {
         hold(out.at);
         begin_products();
         start_sums<T, D, KEYS>(out.at, weights, GroupTile<KEYS>(values + (tiles - 1) % 2 * KEYS * D));
-        turns.pass_last();
+        turns.pass(true);
         await_products<0>();
         hold(out.at);
     }
-    float* log_sum_exp = static_cast<float*>(p.log_sum_exp) + sums_start(s, sequence, head);
     float shares[HELD_ROWS];
-    FASCICLE_UNROLL
-    for (int r = 0; r < HELD_ROWS; r++) {
-        float sum = along_row(softmax.sum[r], [](float a, float b) { return a + b; });
-        shares[r] = !Parts || sum > 0 ? 1 / sum : 0;
-        u64 row = first + row_held(2 * r);
-        if (column_held(0) == 0 && row < s.queries) log_sum_exp[row] = softmax.max[r] * LN_2 + log_of(sum);
-    }
+    softmax.finish<Parts>(static_cast<float*>(p.log_sum_exp) + sums_start(s, sequence, head), first, s.queries, shares);
     out.store(p.out, own, first, shares);
 }
 

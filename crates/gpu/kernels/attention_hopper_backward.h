@@ -16,6 +16,24 @@ constexpr u32 HOPPER_BACKWARD_KEYS = 128;
 constexpr u32 BACKWARD_GROUPS = 2;
 constexpr u32 HOPPER_ROWS = BACKWARD_GROUPS * GROUP_ROWS;
 
+// What both kernels begin a tile with: in its turn, a group starts its rows' scores with a tile, and the gradients of its weights,
+// and waits for the scores.
+template <class T, int D, int Columns>
+FASCICLE_DEVICE void score_tile(const Turns<BACKWARD_GROUPS>& turns, bool is_last, GroupTile<HOPPER_ROWS> own,
+                                GroupTile<Columns> tile, Sum (&scores)[Columns / 16], GroupTile<HOPPER_ROWS> own_gradients,
+                                GroupTile<Columns> tile_gradients, Sum (&d_weights)[Columns / 16]) {
+    u32 row = turns.group * GROUP_ROWS;
+    turns.await();
+    hold(scores);
+    hold(d_weights);
+    begin_products();
+    start_scores<T, D, Columns>(scores, own, row, tile);
+    start_scores<T, D, Columns>(d_weights, own_gradients, row, tile_gradients);
+    turns.pass(is_last);
+    await_products<1>();
+    hold(scores);
+}
+
 // The kernel of queries: each group owns 64 queries and takes the keys up to the last that one of the block meets.
 template <class T, int D, bool Parts>
 FASCICLE_DEVICE void attention_backward_queries_hopper(const AttentionBackwardParams& p) {
@@ -24,7 +42,7 @@ FASCICLE_DEVICE void attention_backward_queries_hopper(const AttentionBackwardPa
     u64 head = block_y(), sequence = block_z();
     HeadRows own = query_rows(s, sequence, head), others = key_rows(s, sequence, head / (s.heads / s.kv_heads));
     u32 block_first = (grid_size_x() - 1 - block_x()) * HOPPER_ROWS;
-    u32 first = block_first + 16 * warp_index(), group_row = warp_index() / GROUP_WARPS * GROUP_ROWS;
+    u32 first = block_first + 16 * warp_index();
     T* queries = shared_tiles<T>();
     T* d_outs = queries + HOPPER_ROWS * D;
     T* keys = d_outs + HOPPER_ROWS * D;
@@ -70,21 +88,12 @@ FASCICLE_DEVICE void attention_backward_queries_hopper(const AttentionBackwardPa
         GroupTile<HOPPER_ROWS> q(queries), d_out(d_outs);
         Sum scores[TILES], d_weights[TILES];
         Operand<T> d_scores[TILES];
-        Turns<BACKWARD_GROUPS> turns(group_row / GROUP_ROWS);
+        Turns<BACKWARD_GROUPS> turns(warp_index() / GROUP_WARPS);
         for (u32 tile = 0; tile < tiles; tile++) {
             u32 key = begin + tile * KEYS;
             GroupTile<KEYS> k(keys + tile % STAGES * KEYS * D), v(values + tile % STAGES * KEYS * D);
             ring.await_full(tile);
-            turns.await();
-            hold(scores);
-            hold(d_weights);
-            begin_products();
-            start_scores<T, D, KEYS>(scores, q, group_row, k);
-            start_scores<T, D, KEYS>(d_weights, d_out, group_row, v);
-            if (tile + 1 < tiles) turns.pass();
-            else turns.pass_last();
-            await_products<1>();
-            hold(scores);
+            score_tile<T, D, KEYS>(turns, tile + 1 == tiles, q, k, scores, d_out, v, d_weights);
             FASCICLE_UNROLL
             for (int i = 0; i < int(TILES) * HELD; i++) {
                 float& score = scores[i / HELD].at[i % HELD];

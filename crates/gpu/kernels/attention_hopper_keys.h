@@ -25,7 +25,6 @@ FASCICLE_DEVICE void attention_backward_keys_hopper(const AttentionBackwardParam
     // What a loop keeps is small: the sums and the operands of a group take most registers.
     u32 kv_head = block_y(), sequence = block_z(), group = u32(s.heads) / u32(s.kv_heads);
     u32 block_first = block_x() * HOPPER_ROWS, first = block_first + 16 * warp_index();
-    u32 group_row = warp_index() / GROUP_WARPS * GROUP_ROWS;
     T* keys = shared_tiles<T>();
     T* values = keys + HOPPER_ROWS * D;
     T* queries = values + HOPPER_ROWS * D;
@@ -80,22 +79,13 @@ FASCICLE_DEVICE void attention_backward_keys_hopper(const AttentionBackwardParam
         Sum scores[TILES], d_weights[TILES];
         Operand<T> weights[TILES], d_scores[TILES];
         u32 query = begin;
-        Turns<BACKWARD_GROUPS> turns(group_row / GROUP_ROWS);
+        Turns<BACKWARD_GROUPS> turns(warp_index() / GROUP_WARPS);
         for (u32 tile = 0; tile < count; tile++) {
             u32 stage = tile % STAGES;
             GroupTile<QUERIES> q(queries + stage * QUERIES * D), d_out(d_outs + stage * QUERIES * D);
             const QueryNumbers& of_tile = numbers[stage];
             ring.await_full(tile);
-            turns.await();
-            hold(scores);
-            hold(d_weights);
-            begin_products();
-            start_scores<T, D, QUERIES>(scores, k, group_row, q);
-            start_scores<T, D, QUERIES>(d_weights, v, group_row, d_out);
-            if (tile + 1 < count) turns.pass();
-            else turns.pass_last();
-            await_products<1>();
-            hold(scores);
+            score_tile<T, D, QUERIES>(turns, tile + 1 == count, k, q, scores, v, d_out, d_weights);
             FASCICLE_UNROLL
             for (int i = 0; i < int(TILES) * HELD; i++) {
                 float& score = scores[i / HELD].at[i % HELD];

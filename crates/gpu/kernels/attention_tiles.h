@@ -21,9 +21,6 @@ template <int D> constexpr u32 SHARED_ROWS = 4096 / D;
 // Keys of a tile of the forward kernel, which scales its outputs once for each: more where the device has memory for them.
 template <int D> constexpr u32 FORWARD_KEYS = WARP == 32 ? 64 : SHARED_ROWS<D>;
 
-constexpr float LOG2_E = 1.4426950408889634f;
-constexpr float LN_2 = 0.6931471805599453f;
-
 // A head's rows, as a thread copies them into shared tiles of D columns: the same columns of every eighth or sixteenth row,
 // so that its addresses differ by constants.
 template <int D, class T>
@@ -102,6 +99,16 @@ struct RowSums {
         for (int d = 0; d < D / 16; d++) multiply(at[d], factors, load_right_transposed<D>(tile, row, 16 * d));
     }
 
+    // Multiplies each row by its factor. Mostly all are 1, because no row has a new maximum.
+    FASCICLE_DEVICE void shrink(const float (&factor)[HELD_ROWS]) {
+        bool shrinks = false;
+        FASCICLE_UNROLL
+        for (int r = 0; r < HELD_ROWS; r++) shrinks = shrinks || factor[r] != 1;
+        if (!shrinks) return;
+        FASCICLE_UNROLL
+        for (int i = 0; i < D / 16 * HELD; i++) at[i / HELD].at[i % HELD] *= factor[row_slot(i % HELD)];
+    }
+
     // Writes them, times the factor of each row, to the rows of a head from row `first` on, as far as these exist.
     FASCICLE_DEVICE void store(void* to, const HeadRows& rows, u64 first, const float (&factor)[HELD_ROWS]) const {
         T* base = static_cast<T*>(to) + rows.at(first) * D;
@@ -149,7 +156,50 @@ struct RowSoftmax {
             sum[r] = i == 2 * r ? multiply_add(sum[r], factor[r], score) : sum[r] + score;
         }
     }
+
+    // Writes the logarithms of the rows' sums, as far as the rows exist, and returns what their outputs are multiplied by.
+    template <bool Unmet>
+    FASCICLE_DEVICE void finish(float* log_sum_exp, u64 first, u64 rows, float (&shares)[HELD_ROWS]) const {
+        FASCICLE_UNROLL
+        for (int r = 0; r < HELD_ROWS; r++) {
+            float all = along_row(sum[r], [](float a, float b) { return a + b; });
+            shares[r] = !Unmet || all > 0 ? 1 / all : 0;
+            u64 row = first + row_held(2 * r);
+            if (column_held(0) == 0 && row < rows) log_sum_exp[row] = max[r] * LN_2 + log_of(all);
+        }
+    }
 };
+
+// Scores that a query does not meet become minus infinity. Only tiles on the diagonal, the last one, and those where documents
+// start have such keys: every query of the warp meets those of `shared_begin..shared_end`. `place` is that of its first query,
+// `last` the last key, and `row_begin` the first key that the query of each of the lane's rows meets.
+template <bool Parts, int Tiles>
+FASCICLE_DEVICE void mask_scores(Sum (&scores)[Tiles], u32 key, u32 place, u32 last, u32 shared_begin, u32 shared_end,
+                                 const i32 (&row_begin)[HELD_ROWS]) {
+    auto mask = [&](const i32 (&bound)[HELD_ROWS], auto meets) {
+        FASCICLE_UNROLL
+        for (int i = 0; i < Tiles * HELD; i++) {
+            i32 column = 16 * (i / HELD) + i32(column_offset(i % HELD));
+            if (!meets(column, bound[row_slot(i % HELD)])) scores[i / HELD].at[i % HELD] = minus_infinity<float>();
+        }
+    };
+    // Bounds are counted from the lane's first column.
+    i32 first = i32(key + first_column_held());
+    i32 bound[HELD_ROWS];
+    if (key + 16 * Tiles > shared_end) {
+        FASCICLE_UNROLL
+        for (int r = 0; r < HELD_ROWS; r++) {
+            u32 causal = place + row_held(2 * r);
+            bound[r] = i32(causal < last ? causal : last) - first;
+        }
+        mask(bound, [](i32 column, i32 met) { return column <= met; });
+    }
+    if (Parts && key < shared_begin) {
+        FASCICLE_UNROLL
+        for (int r = 0; r < HELD_ROWS; r++) bound[r] = row_begin[r] - first;
+        mask(bound, [](i32 column, i32 from) { return column >= from; });
+    }
+}
 
 // Multiplies the weights of 16 queries on 16 keys by the dropout factors. Two neighbouring keys are drawn at once.
 FASCICLE_DEVICE void drop_weights(const AttentionSizes& s, u64 sequence, u64 head, u64 query, u64 key, Sum& weights) {
@@ -217,41 +267,10 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
             Sum scores[KEYS / 16];
             FASCICLE_UNROLL
             for (u32 n = 0; n < KEYS / 16; n++) scores[n] = q.times(keys + buffer * KEYS * D, 16 * n);
-            // Only tiles on the diagonal, the last one, and those where documents start have keys that a query does not meet.
-            if (key + KEYS > shared_end) {
-                // The last key that the query of each of the lane's rows meets, counted from the lane's first column.
-                i32 met[HELD_ROWS];
-                FASCICLE_UNROLL
-                for (int r = 0; r < HELD_ROWS; r++) {
-                    u32 causal = place + row_held(2 * r);
-                    met[r] = i32(causal < last ? causal : last) - i32(key + first_column_held());
-                }
-                FASCICLE_UNROLL
-                for (int i = 0; i < int(KEYS) / 16 * HELD; i++) {
-                    i32 column = 16 * (i / HELD) + i32(column_offset(i % HELD));
-                    if (column > met[row_slot(i % HELD)]) scores[i / HELD].at[i % HELD] = minus_infinity<float>();
-                }
-            }
-            if (Parts && key < shared_begin) {
-                i32 from[HELD_ROWS];
-                FASCICLE_UNROLL
-                for (int r = 0; r < HELD_ROWS; r++) from[r] = row_begin[r] - i32(key + first_column_held());
-                FASCICLE_UNROLL
-                for (int i = 0; i < int(KEYS) / 16 * HELD; i++) {
-                    i32 column = 16 * (i / HELD) + i32(column_offset(i % HELD));
-                    if (column < from[row_slot(i % HELD)]) scores[i / HELD].at[i % HELD] = minus_infinity<float>();
-                }
-            }
+            mask_scores<Parts>(scores, key, place, last, shared_begin, shared_end, row_begin);
             float factor[HELD_ROWS];
             softmax.soften<Parts>(scores, scale, factor);
-            // Mostly no row has a new maximum.
-            bool shrinks = false;
-            FASCICLE_UNROLL
-            for (int r = 0; r < HELD_ROWS; r++) shrinks = shrinks || factor[r] != 1;
-            if (shrinks) {
-                FASCICLE_UNROLL
-                for (int i = 0; i < D / 16 * HELD; i++) out.at[i / HELD].at[i % HELD] *= factor[row_slot(i % HELD)];
-            }
+            out.shrink(factor);
             FASCICLE_UNROLL
             for (u32 n = 0; n < KEYS / 16; n++) {
                 if (Drops) drop_weights(s, sequence, head, first, key + 16 * n, scores[n]);
@@ -260,18 +279,9 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
         }
         barrier();
     }
-    float* log_sum_exp = static_cast<float*>(p.log_sum_exp) + sums_start(s, sequence, head);
-    float factor[HELD_ROWS];
-    FASCICLE_UNROLL
-    for (int r = 0; r < HELD_ROWS; r++) {
-        float sum = along_row(softmax.sum[r], [](float a, float b) { return a + b; });
-        factor[r] = !Parts || sum > 0 ? 1 / sum : 0;
-        u64 row = first + row_held(2 * r);
-        if (column_held(0) == 0 && row < s.queries) {
-            log_sum_exp[row] = softmax.max[r] * LN_2 + log_of(sum);
-        }
-    }
-    out.store(p.out, own, first, factor);
+    float shares[HELD_ROWS];
+    softmax.finish<Parts>(static_cast<float*>(p.log_sum_exp) + sums_start(s, sequence, head), first, s.queries, shares);
+    out.store(p.out, own, first, shares);
 }
 
 }  // namespace fascicle

@@ -107,6 +107,9 @@ FASCICLE_DEVICE double erfc_of(double x) { return erfc(x); }
 FASCICLE_DEVICE float tanh_of(float x) { return tanhf(x); }
 FASCICLE_DEVICE double tanh_of(double x) { return tanh(x); }
 
+constexpr float LOG2_E = 1.4426950408889634f;
+constexpr float LN_2 = 0.6931471805599453f;
+
 // 2 to the power x by the hardware's unit, which turns denormal results into 0.
 FASCICLE_DEVICE float power_of_two(float x) {
 #if defined(FASCICLE_CUDA)
@@ -129,7 +132,7 @@ FASCICLE_DEVICE float power_of_two(float x) {
 // e to the power x - max, for x of at most about `max`, of which minus infinity counts as 0. The error is that of rounding beside
 // 1, which is what counts beside the largest of such numbers.
 FASCICLE_DEVICE float exp_below(float x, float max) {
-    return power_of_two((x - (max == minus_infinity<float>() ? 0.0f : max)) * 1.44269504f);
+    return power_of_two((x - (max == minus_infinity<float>() ? 0.0f : max)) * LOG2_E);
 }
 FASCICLE_DEVICE double exp_below(double x, double max) { return exp(x - (max == minus_infinity<double>() ? 0.0 : max)); }
 

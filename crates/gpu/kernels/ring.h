@@ -48,10 +48,10 @@ struct Turns {
         if (group == Groups - 1) pass();
     }
     FASCICLE_DEVICE void await() const { await_group(1 + group); }
-    FASCICLE_DEVICE void pass() const { meet_group(1 + (group + 1 == Groups ? 0 : group + 1)); }
     // The last turn of the last group has none after it.
-    FASCICLE_DEVICE void pass_last() const {
-        if (group + 1 < Groups) pass();
+    FASCICLE_DEVICE void pass(bool is_last = false) const {
+        u32 next = group + 1 == Groups ? 0 : group + 1;
+        if (!is_last || next != 0) meet_group(1 + next);
     }
 };
 
