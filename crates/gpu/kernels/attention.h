@@ -102,6 +102,9 @@ FASCICLE_DEVICE A kept_factor(const AttentionSizes& s, u64 index) {
     return drops[0] ? A(0) : A(s.kept);
 }
 
+// Rows that a lane sums at a time, of which all loads are in flight together; `lower/attention.rs` knows it too.
+constexpr int DELTA_ROWS = 4;
+
 // delta: the sum over a head's elements of output times output gradient, which equals that of weight times weight
 // gradient. As many lanes share a head's row as have a pack of it, up to a warp, and a warp takes several rows.
 template <class T>
@@ -111,27 +114,35 @@ FASCICLE_DEVICE void attention_delta(const AttentionDeltaParams& p) {
     const AttentionSizes& s = p.sizes;
     u32 lanes = 1, heads = u32(s.heads), queries = u32(s.queries);
     while (lanes < WARP && lanes * N < s.head_size) lanes *= 2;
-    u32 lane = lane_index() % lanes, own = lane_index() / lanes, rows_of_warp = WARP / lanes;
-    u64 rows = s.sequences * s.queries * s.heads;
+    u32 lane = lane_index() % lanes, own = lane_index() / lanes, step = WARP / lanes;
+    u64 rows = s.sequences * s.queries * s.heads, rows_of_warp = u64(step) * DELTA_ROWS;
     each_row_of_warp((rows + rows_of_warp - 1) / rows_of_warp, [&](u64 group) {
-        u64 row = group * rows_of_warp + own;
-        A sum = 0;
-        if (row < rows) {
-            each_pack_of_row<N>(s.head_size, lane, lanes, [&](u64 column, u64 left) {
-                u64 at = row * s.head_size + column;
-                auto out = load_as<A, N>(static_cast<const T*>(p.out) + at, left);
-                auto d_out = load_as<A, N>(static_cast<const T*>(p.d_out) + at, left);
+        u64 first = group * rows_of_warp + own;
+        u64 held = first < rows ? (rows - first + step - 1) / step : 0;
+        A sums[DELTA_ROWS] = {};
+        each_pack_of_row<N>(s.head_size, lane, lanes, [&](u64 column, u64 left) {
+            u64 at = first * s.head_size + column;
+            Pack<T, N> outs[DELTA_ROWS], d_outs[DELTA_ROWS];
+            load_rows(static_cast<const T*>(p.out) + at, step * s.head_size, held, left, outs);
+            load_rows(static_cast<const T*>(p.d_out) + at, step * s.head_size, held, left, d_outs);
+            FASCICLE_UNROLL
+            for (int r = 0; r < DELTA_ROWS; r++) {
+                auto out = widened<A>(outs[r]), d_out = widened<A>(d_outs[r]);
                 FASCICLE_UNROLL
-                for (int i = 0; i < N; i++) sum = multiply_add(out.at[i], d_out.at[i], sum);
-            });
+                for (int i = 0; i < N; i++) sums[r] = multiply_add(out.at[i], d_out.at[i], sums[r]);
+            }
+        });
+        FASCICLE_UNROLL
+        for (int r = 0; r < DELTA_ROWS; r++) {
+            for (u32 mask = lanes / 2; mask > 0; mask /= 2) sums[r] += exchange(sums[r], mask);
+            // A division of 64 bits takes longer than the rest of the row.
+            u64 row = first + u64(r) * step;
+            u64 token = rows <= 0xffffffffu ? u32(row) / heads : row / heads;
+            u32 head = u32(row - token * heads);
+            u64 sequence = rows <= 0xffffffffu ? u32(token) / queries : token / queries;
+            u64 at = sums_start(s, sequence, head) + (token - sequence * queries);
+            if (lane == 0 && u64(r) < held) static_cast<A*>(p.delta)[at] = sums[r];
         }
-        for (u32 mask = lanes / 2; mask > 0; mask /= 2) sum += exchange(sum, mask);
-        // A division of 64 bits takes longer than the rest of the row.
-        u64 token = rows <= 0xffffffffu ? u32(row) / heads : row / heads;
-        u32 head = u32(row - token * heads);
-        u64 sequence = rows <= 0xffffffffu ? u32(token) / queries : token / queries;
-        u64 at = sums_start(s, sequence, head) + (token - sequence * queries);
-        if (lane == 0 && row < rows) static_cast<A*>(p.delta)[at] = sum;
     });
 }
 

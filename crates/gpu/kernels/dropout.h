@@ -28,21 +28,37 @@ FASCICLE_DEVICE A quotient(A x, A divisor, A inverse) {
     return exact == exact ? exact : near;
 }
 
+// Packs that a thread reads before it draws for one; `lower/dropout.rs` knows it too.
+constexpr int DROPOUT_PACKS = 2;
+
 template <class T>
 FASCICLE_DEVICE void dropout(const DropoutParams& p) {
     using A = Acc<T>;
     // At least the four numbers that the generator makes at once.
     constexpr int N = SIXTEEN_BYTES<T> < 4 ? 4 : SIXTEEN_BYTES<T>;
     A keep = A(p.keep), inverse = A(1) / keep;
-    each_pack_of_rows<N>(p.rows, p.columns, [&](u64 row, u64 column, u64 left) {
-        u64 at = row * p.columns + column;
-        auto x = load_as<A, N>(static_cast<const T*>(p.x) + at, left);
-        bool drops[N];
-        draw<N>(p.key, p.first_index + row * p.global_columns + column, p.threshold, drops);
-        FASCICLE_UNROLL
-        for (int i = 0; i < N; i++) x.at[i] = drops[i] ? A(0) : quotient(x.at[i], keep, inverse);
-        store_as<N>(static_cast<T*>(p.out) + at, x, left);
-    });
+    u64 thread = u64(block_x()) * block_size_x() + thread_x(), threads = u64(grid_size_x()) * block_size_x();
+    u64 row = u64(block_y()) * block_size_y() + thread_y(), row_step = u64(grid_size_y()) * block_size_y();
+    for (; row < p.rows; row += row_step) {
+        const T* from = static_cast<const T*>(p.x) + row * p.columns;
+        T* to = static_cast<T*>(p.out) + row * p.columns;
+        u64 first = p.first_index + row * p.global_columns;
+        each_packs_of_run<N, DROPOUT_PACKS>(p.columns, thread, threads, [&](auto count, u64 start, u64 step, u64 left) {
+            constexpr int R = decltype(count)::value;
+            Pack<T, N> packs[R];
+            load_each(from + start, step, left, packs);
+            FASCICLE_UNROLL
+            for (int r = 0; r < R; r++) {
+                u64 at = start + r * step;
+                bool drops[N];
+                draw<N>(p.key, first + at, p.threshold, drops);
+                auto x = widened<A>(packs[r]);
+                FASCICLE_UNROLL
+                for (int i = 0; i < N; i++) x.at[i] = drops[i] ? A(0) : quotient(x.at[i], keep, inverse);
+                store_as<N>(to + at, x, left);
+            }
+        });
+    }
 }
 
 }  // namespace fascicle

@@ -88,6 +88,14 @@ FASCICLE_DEVICE void load_each(const T* from, u64 step, u64 count, Pack<T, N> (&
     for (int r = 0; r < R; r++) packs[r] = load<N>(from + r * step, count);
 }
 
+// As `load_each`, of which the first `rows` packs exist; the others are 0.
+template <int R, int N, class T>
+FASCICLE_DEVICE void load_rows(const T* from, u64 step, u64 rows, u64 count, Pack<T, N> (&packs)[R]) {
+    if (rows >= R) return load_each(from, step, count, packs);
+    FASCICLE_UNROLL
+    for (int r = 0; r < R; r++) packs[r] = load<N>(from + r * step, u64(r) < rows ? count : 0);
+}
+
 // Elements as accumulators.
 template <class A, int N, class T>
 FASCICLE_DEVICE Pack<A, N> widened(const Pack<T, N>& raw) {

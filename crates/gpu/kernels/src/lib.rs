@@ -14,6 +14,7 @@ pub use hal::environment::table as variables;
 
 use hal::environment::Variable;
 use std::{
+    collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
     process::Command,
@@ -66,6 +67,7 @@ pub fn build(vendor: &Vendor) {
         Ok(compiler) => vendor.compile(&compiler),
         Err(reason) => {
             println!("cargo:warning=no device code for {}: {reason}", vendor.name);
+            vendor.look_again();
             Vec::new()
         }
     };
@@ -108,6 +110,16 @@ impl Vendor {
             .chain(on_path)
             .chain([below(Path::new(self.root.1))])
             .collect()
+    }
+
+    /// Asks Cargo for another build once a program is installed where one was missing. Cargo takes a path that does not exist
+    /// for changed, in every build; so this names the folders that do.
+    fn look_again(&self) {
+        let candidates = self.candidates();
+        let folders: BTreeSet<&Path> = candidates.iter().filter_map(|path| path.parent()).collect();
+        for folder in folders.into_iter().filter(|folder| folder.is_dir()) {
+            println!("cargo:rerun-if-changed={}", folder.display());
+        }
     }
 
     fn find(&self) -> Result<PathBuf, String> {

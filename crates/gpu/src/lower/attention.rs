@@ -9,7 +9,7 @@ use super::{
     attention_tiles::{self as tiles, Pass, Unit},
     dropout::{RandomKey, threshold},
     layouts::{Layout, params},
-    shape::{blocks, blocks_y, warps},
+    shape::{blocks, blocks_y, pack, warps},
 };
 use bytemuck::Zeroable;
 use hal::{
@@ -240,6 +240,9 @@ pub(super) fn backward(
     Ok(vec![delta, of_queries, of_keys])
 }
 
+/// Rows that a lane sums at a time, as in `attention.h`.
+const DELTA_ROWS: usize = 4;
+
 fn delta(args: &AttentionBackward, dtype: &str, traits: &DeviceTraits, workspace: u64) -> Launch {
     let shape = &args.shape;
     let sizes = AttentionSizes::new(shape, None, [0, 0]);
@@ -249,7 +252,11 @@ fn delta(args: &AttentionBackward, dtype: &str, traits: &DeviceTraits, workspace
         d_out: args.d_out.addr,
         delta: workspace,
     };
-    let (grid, block) = warps(shape.sequences * shape.queries * shape.heads, traits);
+    let rows = shape.sequences * shape.queries * shape.heads;
+    let lanes = shape.head_size.div_ceil(pack(args.out.dtype));
+    let rows_of_warp =
+        DELTA_ROWS * traits.warp as usize / lanes.next_power_of_two().min(traits.warp as usize);
+    let (grid, block) = warps(rows.div_ceil(rows_of_warp), traits);
     Launch::new(
         Name::of("attention_delta_").and(dtype),
         grid,

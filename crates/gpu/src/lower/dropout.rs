@@ -40,6 +40,9 @@ pub(super) fn threshold(probability: f64) -> u32 {
     (probability * f64::from(1 << 24)).ceil() as u32
 }
 
+/// Packs of a thread, as in `dropout.h`.
+const PACKS: usize = 2;
+
 pub(super) fn dropout(args: &Dropout, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let name = Name::of("dropout_").and(traits.float("dropout", args.x.dtype)?);
     let region = args.region;
@@ -65,7 +68,6 @@ pub(super) fn dropout(args: &Dropout, traits: &DeviceTraits) -> Result<Vec<Launc
         threshold: threshold(args.probability),
         unused: 0,
     };
-    // Two packs for a thread, which then prepares its numbers once for both.
-    let (grid, block) = rows(num_rows, columns, 2 * pack(args.x.dtype).max(4));
+    let (grid, block) = rows(num_rows, columns, PACKS * pack(args.x.dtype).max(4));
     Ok(vec![Launch::new(name, grid, block, &params)])
 }
