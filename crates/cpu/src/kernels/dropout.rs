@@ -29,9 +29,9 @@ pub(super) unsafe fn dropout(args: &Dropout, pool: &Pool) -> Result<()> {
 
 fn drop_elements<T: Element>(x: Shared<T>, out: Shared<T>, args: &Dropout, pool: &Pool) {
     let region = merge_rows(args.region);
-    let (threshold, keep) = (
+    let (threshold, scale) = (
         threshold(args.probability),
-        T::Acc::of(1.0 - args.probability),
+        T::Acc::of(1.0 / (1.0 - args.probability)),
     );
     split(
         pool,
@@ -48,7 +48,7 @@ fn drop_elements<T: Element>(x: Shared<T>, out: Shared<T>, args: &Dropout, pool:
                     let skip = (global % BLOCK as u64) as usize;
                     let mut values = x.load::<T::Acc>(local, len);
                     for i in 0..len {
-                        let kept = values[i] / keep;
+                        let kept = values[i] * scale;
                         values[i] = if words[skip + i] >> 8 < threshold {
                             T::Acc::ZERO
                         } else {

@@ -10,6 +10,7 @@ use hal::{Result, kernel::Dropout, random::Key};
 
 params! {
     struct RandomKey { seed: u64, sequence: u64, }
+    struct RoundKeys { low: [u32; ROUNDS], high: [u32; ROUNDS], }
     struct DropoutParams {
         x: u64,
         out: u64,
@@ -18,13 +19,31 @@ params! {
         first_index: u64,
         global_columns: u64,
         key: RandomKey,
-        keep: f64,
+        keys: RoundKeys,
+        scale: f64,
         threshold: u32,
         unused: u32,
     }
 }
 
-pub(super) const LAYOUTS: &[Layout] = &[RandomKey::LAYOUT, DropoutParams::LAYOUT];
+pub(super) const LAYOUTS: &[Layout] =
+    &[RandomKey::LAYOUT, RoundKeys::LAYOUT, DropoutParams::LAYOUT];
+
+/// Rounds of the generator.
+const ROUNDS: usize = 10;
+
+impl From<Key> for RoundKeys {
+    fn from(key: Key) -> Self {
+        let steps = [0x9E37_79B9u32, 0xBB67_AE85];
+        let keys = |seed: u32, step: u32| {
+            std::array::from_fn(|round| seed.wrapping_add(step.wrapping_mul(round as u32)))
+        };
+        RoundKeys {
+            low: keys(key.seed as u32, steps[0]),
+            high: keys((key.seed >> 32) as u32, steps[1]),
+        }
+    }
+}
 
 impl From<Key> for RandomKey {
     fn from(key: Key) -> Self {
@@ -64,7 +83,8 @@ pub(super) fn dropout(args: &Dropout, traits: &DeviceTraits) -> Result<Vec<Launc
         first_index: (region.first_row * region.global_columns + region.first_column) as u64,
         global_columns: region.global_columns as u64,
         key: args.key.into(),
-        keep: 1.0 - args.probability,
+        keys: args.key.into(),
+        scale: 1.0 / (1.0 - args.probability),
         threshold: threshold(args.probability),
         unused: 0,
     };
