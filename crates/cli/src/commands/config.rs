@@ -2,13 +2,17 @@
 
 use crate::{
     failure::{Failure, Outcome},
+    inputs,
     numbers::{counted, grouped},
     output,
     overrides::Overrides,
 };
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::{
+    fmt::Display,
+    path::{Path, PathBuf},
+};
 use train::{
     Config, Families,
     config::{Key, suggest::nearest},
@@ -42,7 +46,7 @@ impl Configuration {
 /// Arguments of `fascicle config list`.
 #[derive(Args, Debug)]
 pub(crate) struct List {
-    /// Only keys that contain this, as in training or learning_rate
+    /// Only keys that contain this, as in training or learning_rate; where none does, those whose meaning contains it
     part: Option<String>,
     /// Print the result as JSON
     #[arg(long)]
@@ -125,7 +129,12 @@ impl List {
     fn run(&self, families: &Families) -> Outcome {
         let all = keys(families);
         let part = self.part.as_deref().unwrap_or_default();
-        let found: Vec<&Listed> = all.iter().filter(|key| key.key.contains(part)).collect();
+        let has = |text: &str| text.to_lowercase().contains(&part.to_lowercase());
+        let named: Vec<&Listed> = all.iter().filter(|key| has(&key.key)).collect();
+        let found = match named.is_empty() {
+            true => all.iter().filter(|key| has(&key.meaning)).collect(),
+            false => named,
+        };
         if found.is_empty() {
             let name = |key: &Listed| key.key.rsplit('.').next().unwrap_or_default().to_owned();
             let names: Vec<String> = all.iter().map(name).collect();
@@ -153,6 +162,9 @@ pub(crate) struct Check {
     /// Configuration files
     #[arg(required = true)]
     files: Vec<PathBuf>,
+    /// Do not open data and tokenizers, which may lie on another machine
+    #[arg(long)]
+    without_data: bool,
 }
 
 impl Check {
@@ -160,7 +172,7 @@ impl Check {
     fn run(&self, families: &Families) -> Outcome {
         let mut wrong = 0;
         for file in &self.files {
-            match described(file, families) {
+            match described(file, families, self.without_data) {
                 Ok(text) => output::result(&format!("{}: {text}", file.display()))?,
                 Err(error) => {
                     wrong += 1;
@@ -179,23 +191,38 @@ impl Check {
 }
 
 // What a file trains, or the sentence that names the file and its mistake.
-fn described(file: &Path, families: &Families) -> Result<String, String> {
-    let mut config = Config::read(file, families).map_err(|error| error.to_string())?;
-    // A vocabulary that is left to the tokenizer is known once the data is read; any will do here.
-    if config.model.text().is_some_and(|text| text.vocabulary == 0)
-        && let Some(model) = config.model.with_vocabulary(BYTES)
-    {
-        config.model = model;
-    }
-    let checked = config.check().and_then(|()| config.grid());
-    let grid = checked.map_err(|error| format!("{}: {error}", file.display()))?;
+fn described(file: &Path, families: &Families, without_data: bool) -> Result<String, String> {
+    let config = Config::read(file, families).map_err(|error| error.to_string())?;
+    let of_file = |mistake: &dyn Display| format!("{}: {mistake}", file.display());
+    let (config, data) = match without_data {
+        true => (checked(config).map_err(|error| of_file(&error))?, None),
+        false => {
+            let settled = inputs::settled(config, false);
+            let (config, opened) =
+                settled.map_err(|failure| of_file(&failure.sentence().unwrap_or_default()))?;
+            (config, Some(opened.name))
+        }
+    };
+    let grid = config.grid().map_err(|error| of_file(&error))?;
+    let data = data.map_or_else(String::new, |name| format!("; data: {name}"));
     Ok(format!(
-        "{}; {} steps, {} on grid {}",
+        "{}; {} steps, {} on grid {}{data}",
         config.model.describe(),
         grouped(config.training.steps),
         counted(grid.world_size(), "rank"),
         grid.degrees()
     ))
+}
+
+// A vocabulary that is left to the tokenizer is known once the data is read; any will do here.
+fn checked(mut config: Config) -> train::Result<Config> {
+    if config.model.text().is_some_and(|text| text.vocabulary == 0)
+        && let Some(model) = config.model.with_vocabulary(BYTES)
+    {
+        config.model = model;
+    }
+    config.check()?;
+    Ok(config)
 }
 
 /// Arguments of `fascicle config show`.
@@ -226,7 +253,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("run.toml");
         std::fs::write(&file, text).unwrap();
-        super::described(&file, &families::families())
+        super::described(&file, &families::families(), false)
     }
 
     #[test]
@@ -257,6 +284,10 @@ mod tests {
             ),
             ("[training]\nbatch = 3\nmicro_batches = 4\n", "run.toml: "),
             ("[parallel]\ngrid = \"x=3\"\n", "run.toml: grid "),
+            (
+                "[data]\npath = \"/gone.txt\"\n",
+                "run.toml: data: /gone.txt does not exist",
+            ),
         ] {
             let found = described(text).unwrap_err();
             assert!(found.contains(mistake), "{found}");

@@ -67,10 +67,18 @@ impl Watch {
     // The records so far, once there is one.
     fn begun(&self, follower: &mut Follower) -> Outcome<Vec<Record>> {
         let begun = Instant::now();
+        let mut has_said = false;
         loop {
             let records: Vec<Record> = follower.new_lines().map_err(Failure::run)?;
             if !records.is_empty() {
                 return Ok(records);
+            }
+            if !std::mem::replace(&mut has_said, true) {
+                output::note(&format!(
+                    "waiting for the first step of {}, {} s at most",
+                    self.run.display(),
+                    grouped(self.wait)
+                ));
             }
             if begun.elapsed().as_secs() >= self.wait {
                 return Err(Failure::Run(format!(

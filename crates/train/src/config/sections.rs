@@ -27,7 +27,7 @@ crate::section! {
     #[serde(default, deny_unknown_fields)]
     pub struct DataConfig {
         /// A text file, a folder of text files, a folder or a file of tokens, or a file of samples, `.jsonl`; absent: the Rust
-        /// sources around this program.
+        /// sources around this program. A relative path begins at the folder in which the run is started.
         pub path: Option<PathBuf>,
         /// Several sources instead of one path, of text or of tokens. Each gives a share of the sequences that is its weight over
         /// the sum of all; its windows are always drawn by epochs.
