@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prepares a release and uploads nothing: ci/release.sh VERSION [--no-checks].
-# It demands a clean tree, one version in all manifests and a section of CHANGELOG.md for it, and that the checks of .ci/run and
-# those of all bindings pass, which --no-checks skips. target/release-VERSION/ then has the packages, SHA256SUMS and notes.md. The
+# It demands a clean tree, one version in all manifests and a section of CHANGELOG.md for it, and that the checks of .ci/run,
+# those of all bindings and a build of the packages pass, which --no-checks skips. target/release-VERSION/ then has the packages, SHA256SUMS and notes.md. The
 # commands that publish are printed in their order, for a person to run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -37,6 +37,7 @@ if [ "$checks" = yes ]; then
   bash .ci/run || refuse 'a check of .ci/run fails'
   # What takes too long to build for every change.
   bash ci/bindings.sh candle burn || refuse 'a check of ci/bindings.sh candle burn fails'
+  bash ci/package.sh --build || refuse 'a check of ci/package.sh --build fails'
 else
   printf 'checks: skipped (--no-checks)\n'
 fi
