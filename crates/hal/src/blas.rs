@@ -139,8 +139,9 @@ pub unsafe trait Blas: Send + Sync + fmt::Debug {
         Ok(gemm.epilogue == Epilogue::None)
     }
 
-    /// The fastest variants of GEMMs that this rank has found so far, in the vendor's format, one per line;
-    /// `None` if each GEMM has only one variant. Ranks exchange these lines, so that all use the same variants.
+    /// The fastest variants of GEMMs that this rank has found so far, in the vendor's format: the line of a GEMM ends with
+    /// the word for its variant. `None` if each GEMM has only one variant. Ranks exchange these lines, so that all use the
+    /// same variants.
     fn choices(&self) -> Option<String> {
         None
     }
@@ -149,8 +150,8 @@ pub unsafe trait Blas: Send + Sync + fmt::Debug {
     /// other runs.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for lines that are not valid choices, or a file that cannot be
-    /// written.
+    /// [`Error::Invalid`](crate::Error::Invalid) for lines that are not valid choices or stand for another library, or a
+    /// file that cannot be written.
     fn choose(&self, _choices: &str, _save: bool) -> Result<()> {
         Ok(())
     }

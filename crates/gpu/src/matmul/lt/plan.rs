@@ -1,4 +1,4 @@
-//! A GEMM with an epilogue, described to the library, and the algorithm that the library chose for it.
+//! A GEMM, described to the library, and the algorithms that the library found for it.
 
 use super::{
     WORKSPACE_BYTES,
@@ -18,24 +18,26 @@ use std::{
     sync::Arc,
 };
 
-/// Descriptions of the GEMM and of A, B and C, and an algorithm.
+/// Descriptions of the GEMM and of A, B and C, and the algorithms for it, the one that the library expects to be fastest
+/// first.
 #[derive(Debug)]
 pub(super) struct MatmulPlan {
     matmul: Object,
     matrices: [Object; 3],
-    found: Found,
+    algorithms: Vec<Algorithm>,
 }
 
-/// The result of a search: an algorithm first, its status further on. Larger than either library's result.
-type Found = [u64; 32];
+/// The result of a search as the library stored it: an algorithm first, its status further on.
+type Algorithm = Vec<u64>;
 
-/// The library's plan for a GEMM of that shape, if it has one.
+/// The library's plan for a GEMM of that shape, with at most `most` algorithms; without any if no algorithm serves it.
 pub(super) fn make(
     context: &Arc<Context>,
     lt: &Lt,
     handle: &Object,
     shape: &Shape,
-) -> Outcome<Option<MatmulPlan>> {
+    most: usize,
+) -> Outcome<MatmulPlan> {
     let [m, n, k] = shape.sizes();
     let stored = |transposed: bool, rows, columns| {
         if transposed {
@@ -62,12 +64,12 @@ pub(super) fn make(
     };
     let matrices = [matrix(0)?, matrix(1)?, matrix(2)?];
     let matmul = matmul(context, lt, shape)?;
-    let found = find(context, lt, handle, &matmul, &matrices)?;
-    Ok(found.map(|found| MatmulPlan {
+    let algorithms = find(context, lt, handle, &matmul, &matrices, most)?;
+    Ok(MatmulPlan {
         matmul,
         matrices,
-        found,
-    }))
+        algorithms,
+    })
 }
 
 fn number(dtype: DType) -> c_int {
@@ -103,7 +105,6 @@ fn matmul(context: &Arc<Context>, lt: &Lt, shape: &Shape) -> Outcome<Object> {
     for (attribute, transposed) in values.transposed.into_iter().zip(shape.transposed()) {
         set(attribute, values.operations[usize::from(transposed)])?;
     }
-    set(values.bias_type, number(shape.output()))?;
     self::set(
         lt,
         lt.functions.set_matmul,
@@ -114,6 +115,7 @@ fn matmul(context: &Arc<Context>, lt: &Lt, shape: &Shape) -> Outcome<Object> {
     // The search takes alignments from these addresses, and reads nothing there.
     let somewhere = ALIGNMENT as Address;
     if shape.has_bias() {
+        set(values.bias_type, number(shape.output()))?;
         self::set(lt, lt.functions.set_matmul, &matmul, values.bias, somewhere)?;
     }
     if shape.has_sum() {
@@ -136,7 +138,8 @@ fn find(
     handle: &Object,
     matmul: &Object,
     [a, b, c]: &[Object; 3],
-) -> Outcome<Option<Found>> {
+    most: usize,
+) -> Outcome<Vec<Algorithm>> {
     let functions = &lt.functions;
     let (create, destroy) = (functions.create_wishes, functions.destroy_wishes);
     // SAFETY: the function writes the object that it makes.
@@ -162,8 +165,9 @@ fn find(
     if let Some((reduction, scheme)) = lt.values.reduction {
         set(lt, functions.set_wishes, &wishes, reduction, scheme)?;
     }
-    let (mut found, mut count): (Found, c_int) = ([0; 32], 0);
-    // SAFETY: all objects are live; `found` has room for the one result that is asked for.
+    let words = lt.values.result_bytes / size_of::<u64>();
+    let (mut results, mut count): (_, c_int) = (vec![0u64; most * words], 0);
+    // SAFETY: all objects are live; `results` has room for as many results as are asked for.
     let status = unsafe {
         (functions.find.function)(
             handle.handle(),
@@ -173,18 +177,22 @@ fn find(
             c.handle(),
             c.handle(),
             wishes.handle(),
-            1,
-            found.as_mut_ptr().cast(),
+            most as c_int,
+            results.as_mut_ptr().cast(),
             &mut count,
         )
     };
     if lt.values.refusals.contains(&status) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     lt.check(functions.find.name, status)?;
-    let bytes: &[u8] = bytemuck::cast_slice(&found);
-    let told = &bytes[lt.values.status_offset..][..size_of::<c_int>()];
-    Ok((count > 0 && told.iter().all(|byte| *byte == 0)).then_some(found))
+    let serves = |result: &&[u64]| {
+        let bytes: &[u8] = bytemuck::cast_slice(result);
+        let status = &bytes[lt.values.status_offset..][..size_of::<c_int>()];
+        status.iter().all(|byte| *byte == 0)
+    };
+    let found = results.chunks(words).take(count.max(0) as usize);
+    Ok(found.filter(serves).map(<[u64]>::to_vec).collect())
 }
 
 // Sets an attribute of an object of the library.
@@ -208,7 +216,12 @@ fn set<T: Copy>(
 }
 
 impl MatmulPlan {
-    /// Queues the GEMM.
+    /// The number of its algorithms.
+    pub(super) fn num_algorithms(&self) -> usize {
+        self.algorithms.len()
+    }
+
+    /// Queues the GEMM with one of its algorithms.
     ///
     /// # Safety
     /// The GEMM has the plan's shape and epilogue; its matrices and those of the epilogue are live until it has run;
@@ -217,6 +230,7 @@ impl MatmulPlan {
         &self,
         lt: &Lt,
         handle: &Object,
+        algorithm: usize,
         matmul: &ColumnMajor,
         epilogue: &Epilogue,
         (workspace, bytes): (Address, usize),
@@ -238,7 +252,7 @@ impl MatmulPlan {
         let [layout_a, layout_b, layout_c] = self.matrices.each_ref().map(Object::handle);
         let (alpha, beta) = (matmul.alpha as f32, matmul.beta as f32);
         let multiply = lt.functions.multiply;
-        // SAFETY: all objects are live, and the algorithm is the one that was found for them; the scales are read
+        // SAFETY: all objects are live, and the algorithm is one that was found for them; the scales are read
         // before the call returns; the caller vouches for the rest.
         let status = unsafe {
             (multiply.function)(
@@ -254,7 +268,7 @@ impl MatmulPlan {
                 layout_c,
                 c,
                 layout_c,
-                self.found.as_ptr().cast(),
+                self.algorithms[algorithm].as_ptr().cast(),
                 pointer(workspace),
                 bytes,
                 std::ptr::without_provenance_mut(stream),
