@@ -139,9 +139,13 @@ pub unsafe trait Blas: Send + Sync + fmt::Debug {
         Ok(gemm.epilogue == Epilogue::None)
     }
 
-    /// The fastest variants of GEMMs that this rank has found so far, in the vendor's format: the line of a GEMM ends with
-    /// the word for its variant. `None` if each GEMM has only one variant. Ranks exchange these lines, so that all use the
-    /// same variants.
+    /// The vendor's word for the variant that runs this GEMM if it is queued next; `None` if it has only one.
+    fn variant(&self, _gemm: &Gemm) -> Option<String> {
+        None
+    }
+
+    /// The fastest variants of GEMMs that this rank has found so far, in the vendor's format, one per line;
+    /// `None` if each GEMM has only one variant. Ranks exchange these lines, so that all use the same variants.
     fn choices(&self) -> Option<String> {
         None
     }

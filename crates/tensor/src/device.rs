@@ -166,12 +166,6 @@ impl Device {
         Device::new(self.0.hal.open_host(threads)?)
     }
 
-    /// The fastest variant of each GEMM that this rank has found so far, in the vendor's format: the line of a GEMM ends with
-    /// the word for its variant. `None` if GEMMs have only one variant.
-    pub fn matmul_choices(&self) -> Option<String> {
-        self.0.blas.choices()
-    }
-
     /// Makes all ranks use the same variant of each GEMM from now on: the one found by the lowest rank that
     /// timed it.
     ///
@@ -181,7 +175,7 @@ impl Device {
     /// Those of the exchange; [`Error::Invalid`] if a rank's choices are not valid or stand for another library than this
     /// rank's, or cannot be saved.
     pub fn agree_on_matmuls(&self, exchange: &dyn Exchange) -> Result<()> {
-        let Some(own) = self.matmul_choices() else {
+        let Some(own) = self.0.blas.choices() else {
             return Ok(());
         };
         let all = exchange.all_gather(own.as_bytes())?;

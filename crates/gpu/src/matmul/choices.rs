@@ -37,6 +37,16 @@ pub(super) enum Choice {
     Time,
 }
 
+impl Choice {
+    /// The variant that a GEMM runs as.
+    pub(super) fn variant(self, gemm: &Gemm) -> Variant {
+        match self {
+            Choice::Chosen(variant) => variant,
+            Choice::Default | Choice::Time => Variant::default_of(gemm),
+        }
+    }
+}
+
 impl Choices {
     /// The choices of a file, for that library and device. Where the file does not exist yet, they will be timed.
     ///

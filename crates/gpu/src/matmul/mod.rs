@@ -114,30 +114,31 @@ impl Handles {
     //
     // Safety: as for `gemm`.
     unsafe fn chosen(&self, core: &Core, gemm: &Gemm) -> Result<Variant> {
-        let default = Variant::default_of(gemm);
-        // Batches run as stored.
-        let has_variants = gemm.m * gemm.n * gemm.k > 0 && gemm.batch == Batch::ONE;
-        let Some(tuning) = self
-            .tuning
-            .as_ref()
-            .filter(|_| has_variants && gemm.a.data.dtype.is_float())
-        else {
-            return Ok(default);
+        let Some(tuning) = self.tuning_of(gemm) else {
+            return Ok(Variant::default_of(gemm));
         };
-        match tuning.choices.of(gemm) {
-            // The library needs aligned addresses, which the GEMM that was timed had.
-            Choice::Chosen(Variant::Algorithm(_)) if self.lt.num_algorithms(gemm)? == 0 => {
-                Ok(default)
-            }
-            Choice::Chosen(variant) => Ok(variant),
-            Choice::Default => Ok(default),
-            Choice::Time => {
-                // SAFETY: passed on from the caller.
-                let fastest = unsafe { timing::fastest(self, core, gemm) }?;
-                tuning.choices.note(gemm, fastest);
-                Ok(default)
-            }
+        let choice = tuning.choices.of(gemm);
+        if choice == Choice::Time {
+            // SAFETY: passed on from the caller.
+            let fastest = unsafe { timing::fastest(self, core, gemm) }?;
+            tuning.choices.note(gemm, fastest);
         }
+        let variant = choice.variant(gemm);
+        let is_algorithm = matches!(variant, Variant::Algorithm(_));
+        // The library needs aligned addresses, which the GEMM that was timed had.
+        let is_refused = is_algorithm && self.lt.num_algorithms(gemm)? == 0;
+        Ok(match is_refused {
+            true => Variant::default_of(gemm),
+            false => variant,
+        })
+    }
+
+    // What the choice among the variants of a GEMM needs, if it has several. Batches run as stored.
+    fn tuning_of(&self, gemm: &Gemm) -> Option<&Tuning> {
+        let has_variants = gemm.m * gemm.n * gemm.k > 0
+            && gemm.batch == Batch::ONE
+            && gemm.a.data.dtype.is_float();
+        self.tuning.as_ref().filter(|_| has_variants)
     }
 
     // Queues a GEMM as that variant, with what the variant needs at `room`.
@@ -229,6 +230,11 @@ unsafe impl Blas for GpuBlas {
             true => Ok(self.shared.lt.num_algorithms(gemm)? > 0),
             false => Ok(false),
         }
+    }
+
+    fn variant(&self, gemm: &Gemm) -> Option<String> {
+        let tuning = self.shared.tuning_of(gemm)?;
+        Some(tuning.choices.of(gemm).variant(gemm).to_string())
     }
 
     fn choices(&self) -> Option<String> {

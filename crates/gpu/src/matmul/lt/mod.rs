@@ -2,10 +2,11 @@
 //!
 //! [`LtMatmuls::num_algorithms`] asks the library, before anything is queued, which algorithms it has for a GEMM with its
 //! epilogue. Without one, kernels after the GEMM compute the epilogue. [`shape`] holds what the answer depends on, [`plan`]
-//! describes a GEMM to the library, and [`object`] owns the library's objects.
+//! describes a GEMM to the library, [`search`] asks for algorithms, and [`object`] owns the library's objects.
 
 mod object;
 mod plan;
+mod search;
 mod shape;
 
 use super::layout;

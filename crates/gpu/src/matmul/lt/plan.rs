@@ -1,16 +1,13 @@
 //! A GEMM, described to the library, and the algorithms that the library found for it.
 
 use super::{
-    WORKSPACE_BYTES,
     object::Object,
+    search::{self, Algorithm},
     shape::{self, ALIGNMENT, Shape},
 };
 use crate::{
     context::Context,
-    table::{
-        Address, ColumnMajor, Handle, Lt, Named, Outcome,
-        lt::{MAX_WORKSPACE, Set},
-    },
+    table::{Address, ColumnMajor, Handle, Lt, Outcome},
 };
 use hal::{DType, Epilogue};
 use std::{
@@ -26,9 +23,6 @@ pub(super) struct MatmulPlan {
     matrices: [Object; 3],
     algorithms: Vec<Algorithm>,
 }
-
-/// The result of a search as the library stored it: an algorithm first, its status further on.
-type Algorithm = Vec<u64>;
 
 /// The library's plan for a GEMM of that shape, with at most `most` algorithms; without any if no algorithm serves it.
 pub(super) fn make(
@@ -64,7 +58,7 @@ pub(super) fn make(
     };
     let matrices = [matrix(0)?, matrix(1)?, matrix(2)?];
     let matmul = matmul(context, lt, shape)?;
-    let algorithms = find(context, lt, handle, &matmul, &matrices, most)?;
+    let algorithms = search::find(context, lt, handle, &matmul, &matrices, most)?;
     Ok(MatmulPlan {
         matmul,
         matrices,
@@ -101,118 +95,24 @@ fn matmul(context: &Arc<Context>, lt: &Lt, shape: &Shape) -> Outcome<Object> {
         // SAFETY: the function writes the description that it makes.
         unsafe { (create.function)(made, values.compute_f32, number(DType::F32)) }
     })?;
-    let set = |attribute, value| set(lt, lt.functions.set_matmul, &matmul, attribute, value);
+    let set = lt.functions.set_matmul;
     for (attribute, transposed) in values.transposed.into_iter().zip(shape.transposed()) {
-        set(attribute, values.operations[usize::from(transposed)])?;
+        let operation = values.operations[usize::from(transposed)];
+        matmul.set(lt, set, attribute, operation)?;
     }
-    self::set(
-        lt,
-        lt.functions.set_matmul,
-        &matmul,
-        values.epilogue,
-        shape.epilogue(),
-    )?;
+    matmul.set(lt, set, values.epilogue, shape.epilogue())?;
     // The search takes alignments from these addresses, and reads nothing there.
     let somewhere = ALIGNMENT as Address;
     if shape.has_bias() {
-        set(values.bias_type, number(shape.output()))?;
-        self::set(lt, lt.functions.set_matmul, &matmul, values.bias, somewhere)?;
+        matmul.set(lt, set, values.bias_type, number(shape.output()))?;
+        matmul.set(lt, set, values.bias, somewhere)?;
     }
     if shape.has_sum() {
         let leading = i64::from(shape.sizes()[0]);
-        self::set(
-            lt,
-            lt.functions.set_matmul,
-            &matmul,
-            values.sum_leading,
-            leading,
-        )?;
-        self::set(lt, lt.functions.set_matmul, &matmul, values.sum, somewhere)?;
+        matmul.set(lt, set, values.sum_leading, leading)?;
+        matmul.set(lt, set, values.sum, somewhere)?;
     }
     Ok(matmul)
-}
-
-fn find(
-    context: &Arc<Context>,
-    lt: &Lt,
-    handle: &Object,
-    matmul: &Object,
-    [a, b, c]: &[Object; 3],
-    most: usize,
-) -> Outcome<Vec<Algorithm>> {
-    let functions = &lt.functions;
-    let (create, destroy) = (functions.create_wishes, functions.destroy_wishes);
-    // SAFETY: the function writes the object that it makes.
-    let wishes = Object::made(context, lt, create.name, destroy, |made| unsafe {
-        (create.function)(made)
-    })?;
-    set(
-        lt,
-        functions.set_wishes,
-        &wishes,
-        MAX_WORKSPACE,
-        WORKSPACE_BYTES as u64,
-    )?;
-    for alignment in lt.values.alignments.into_iter().flatten() {
-        set(
-            lt,
-            functions.set_wishes,
-            &wishes,
-            alignment,
-            ALIGNMENT as u32,
-        )?;
-    }
-    if let Some((reduction, scheme)) = lt.values.reduction {
-        set(lt, functions.set_wishes, &wishes, reduction, scheme)?;
-    }
-    let words = lt.values.result_bytes / size_of::<u64>();
-    let (mut results, mut count): (_, c_int) = (vec![0u64; most * words], 0);
-    // SAFETY: all objects are live; `results` has room for as many results as are asked for.
-    let status = unsafe {
-        (functions.find.function)(
-            handle.handle(),
-            matmul.handle(),
-            a.handle(),
-            b.handle(),
-            c.handle(),
-            c.handle(),
-            wishes.handle(),
-            most as c_int,
-            results.as_mut_ptr().cast(),
-            &mut count,
-        )
-    };
-    if lt.values.refusals.contains(&status) {
-        return Ok(Vec::new());
-    }
-    lt.check(functions.find.name, status)?;
-    let serves = |result: &&[u64]| {
-        let bytes: &[u8] = bytemuck::cast_slice(result);
-        let status = &bytes[lt.values.status_offset..][..size_of::<c_int>()];
-        status.iter().all(|byte| *byte == 0)
-    };
-    let found = results.chunks(words).take(count.max(0) as usize);
-    Ok(found.filter(serves).map(<[u64]>::to_vec).collect())
-}
-
-// Sets an attribute of an object of the library.
-fn set<T: Copy>(
-    lt: &Lt,
-    set: Named<Set>,
-    object: &Object,
-    attribute: c_int,
-    value: T,
-) -> Outcome<()> {
-    // SAFETY: the object is live; the function copies a value of the type that the attribute documents.
-    let status = unsafe {
-        (set.function)(
-            object.handle(),
-            attribute,
-            (&raw const value).cast(),
-            size_of::<T>(),
-        )
-    };
-    lt.check(set.name, status)
 }
 
 impl MatmulPlan {
@@ -239,13 +139,8 @@ impl MatmulPlan {
         let [bias, sum] = shape::addresses(epilogue);
         for (attribute, address) in [(lt.values.bias, bias), (lt.values.sum, sum)] {
             if let Some(address) = address {
-                set(
-                    lt,
-                    lt.functions.set_matmul,
-                    &self.matmul,
-                    attribute,
-                    address,
-                )?;
+                self.matmul
+                    .set(lt, lt.functions.set_matmul, attribute, address)?;
             }
         }
         let [a, b, c] = matmul.addresses.map(pointer);
