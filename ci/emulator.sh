@@ -85,7 +85,7 @@ for vendor in cuda rocm; do
     train --vendor "$vendor" --out "$dir/$vendor-$collectives" \
       --set device.matmul_choices="$dir/$vendor.txt" --set device.collectives=$collectives
     grep -q "collectives = \"$collectives\"" "$dir/$vendor-$collectives/config.toml" || fail "$collectives is not recorded"
-    grep -q ' as-stored$\| turn-[ab]$' "$dir/$vendor.txt" || fail "$vendor: no GEMM variants were written"
+    grep -q ' as-stored$\| turn-[ab]$\| algorithm-[1-8]$' "$dir/$vendor.txt" || fail "$vendor: no GEMM variants were written"
     case $collectives in library) by='by [NR]CCL 2' ;; staged) by='by staged copies' ;; esac
     grep -q "device .*$vendor: .*collectives $by" "$dir/log" || fail "the report does not say: collectives $by"
     [ "$(losses "$dir/$vendor-$collectives")" = "$(losses "$dir/cpu")" ] || fail "$vendor, $collectives: other losses"

@@ -18,7 +18,7 @@ a memcheck                     60 stray accesses of the kernels
 a racecheck                    60 races of the kernels in shared memory
 a kernels                      40 our kernels, beside a copy
 a torch-attention              60 PyTorch's fused attention
-a gemm                         40 our matmuls
+a gemm                         40 our matmuls, and the fastest variant of each
 a torch-gemm                   60 PyTorch's matmuls
 a step-124m                    40 a step of GPT 124M
 a torch-step-124m-eager        60 the same in PyTorch, eager
@@ -147,7 +147,7 @@ case $1 in
     ;;
   nccl-shares-a-device) shared ;;
   memcheck | racecheck) sanitized "$1" ;;
-  gemm) program bench gemm --precision bf16 "${matmul[@]}" --json ;;
+  gemm) program bench gemm --precision bf16 "${matmul[@]}" --matmul-choices "$GPU_WORK/gemm-matmuls.txt" --json ;;
   kernels) program bench kernels --precision bf16 "${matmul[@]}" "${heads[@]}" --json ;;
   collectives-staged) program bench collectives --ranks 2 --collectives staged "${messages[@]}" --json ;;
   collectives)
@@ -155,7 +155,10 @@ case $1 in
     program bench collectives --ranks 2 "${messages[@]}" --json
     ;;
   step-1.3b) step "${large[@]}" ;;
-  step-1.3b-timed-matmuls) step "${large[@]}" --matmul-choices "$GPU_WORK/matmuls.txt" ;;
+  step-1.3b-timed-matmuls)
+    step "${large[@]}" --matmul-choices "$GPU_WORK/matmuls.txt"
+    cat "$GPU_WORK/matmuls.txt" >&2
+    ;;
   step-1.3b-separate) step "${large[@]}" --epilogues separate ;;
   step-124m) step "${small[@]}" ;;
   step-124m-graph) step "${small[@]}" --graph ;;

@@ -40,6 +40,7 @@ pub const VALUES: LtValues = LtValues {
     alignments: Some([5, 6, 7, 8]),
     // Parts of a sum are added in the type of the sums, in a workspace; not in place, and not in 16 bits.
     reduction: Some((3, 2)),
+    result_bytes: 96,
     status_offset: 72,
 };
 
@@ -69,5 +70,5 @@ pub(crate) fn load(library: &Library) -> Result<Lt, Missing> {
     let (major, minor, patch) = (version / 10_000, version / 100 % 100, version % 100);
     let version = format!("cuBLASLt {major}.{minor}.{patch}");
     // SAFETY: all are cuBLASLt's; the test compares the numbers too.
-    Ok(unsafe { Lt::new(version, functions, statuses, VALUES) })
+    Ok(unsafe { Lt::new(version, None, functions, statuses, VALUES) })
 }

@@ -68,6 +68,7 @@ const CORE: &[Group] = &[
         "blas/descriptors.cpp",
         "blas/handle.cpp",
         "blas/lt.cpp",
+        "blas/pace.cpp",
         "blas/problem.cpp",
         "collectives/clique.cpp",
         "collectives/communicator.cpp",

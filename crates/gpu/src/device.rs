@@ -7,7 +7,7 @@ use crate::{
     context::{Context, vendor},
     event::Clock,
     kernels::GpuKernels,
-    matmul::{CanonicalBlas, Choices, GpuBlas, Tuning},
+    matmul::{CanonicalBlas, GpuBlas},
     stream::GpuStream,
     table::{Properties, Tables},
 };
@@ -211,16 +211,12 @@ unsafe impl Device for Gpu {
             let module = self.load_kernels()?.module().clone();
             return Ok(Arc::new(CanonicalBlas::new(module)));
         }
-        let tuning = self.options.settings.matmul_choices.as_deref().map(|path| {
-            Ok(Tuning {
-                choices: Choices::open(path)?,
-                module: self.load_kernels()?.module().clone(),
-            })
-        });
+        let choices = self.options.settings.matmul_choices.as_deref();
+        let choices = choices.map(|path| Ok((path, self.load_kernels()?.module().clone())));
         let fuses = self.options.settings.epilogues == EpiloguePlacement::Fused;
         Ok(Arc::new(GpuBlas::new(
             &self.context,
-            tuning.transpose()?,
+            choices.transpose()?,
             fuses,
         )?))
     }

@@ -139,6 +139,11 @@ pub unsafe trait Blas: Send + Sync + fmt::Debug {
         Ok(gemm.epilogue == Epilogue::None)
     }
 
+    /// The vendor's word for the variant that runs this GEMM if it is queued next; `None` if it has only one.
+    fn variant(&self, _gemm: &Gemm) -> Option<String> {
+        None
+    }
+
     /// The fastest variants of GEMMs that this rank has found so far, in the vendor's format, one per line;
     /// `None` if each GEMM has only one variant. Ranks exchange these lines, so that all use the same variants.
     fn choices(&self) -> Option<String> {
@@ -149,8 +154,8 @@ pub unsafe trait Blas: Send + Sync + fmt::Debug {
     /// other runs.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for lines that are not valid choices, or a file that cannot be
-    /// written.
+    /// [`Error::Invalid`](crate::Error::Invalid) for lines that are not valid choices or stand for another library, or a
+    /// file that cannot be written.
     fn choose(&self, _choices: &str, _save: bool) -> Result<()> {
         Ok(())
     }

@@ -11,8 +11,9 @@ pub struct DeviceSettings {
     pub collectives: CollectiveBackend,
     /// Where a bias, and GELU behind it, are computed.
     pub epilogues: EpiloguePlacement,
-    /// The file that holds the fastest variant of each matmul. If it does not exist, the first step times the variants
-    /// and the first rank writes it. Without a file every matmul runs as it is stored.
+    /// The file that holds the fastest variant of each matmul: an algorithm of the library, or a matrix that is transposed
+    /// first. If it does not exist, the first step times the variants and the first rank writes it. A file of another
+    /// version of the library, or of another device, is refused. Without a file the library chooses.
     pub matmul_choices: Option<PathBuf>,
     /// The order in which sums are added.
     pub sums: SumOrder,

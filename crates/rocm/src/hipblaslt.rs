@@ -4,10 +4,11 @@
 
 use crate::hipblas;
 use gpu::table::{
-    Lt, Statuses,
+    Lt, Named, Opaque, Status, Statuses,
     lt::{LtFunctions, LtNames, LtValues},
 };
-use rccl_sys::{Library, Missing};
+use rccl_sys::{Library, Missing, function_table};
+use std::ffi::c_int;
 
 /// hipBLASLt's names for the functions that cuBLASLt has too.
 pub const NAMES: LtNames = LtNames {
@@ -39,17 +40,33 @@ pub const VALUES: LtValues = LtValues {
     sum_leading: 11,
     alignments: None,
     reduction: None,
+    result_bytes: 56,
     status_offset: 32,
 };
+
+function_table! {
+    /// hipBLASLt's own functions.
+    pub struct HipblasLt;
+    required {
+        fn hipblasLtGetVersion(handle: Opaque, version: *mut c_int) -> Status;
+    }
+    optional {}
+}
 
 /// Looks up hipBLASLt's functions. Their statuses are hipBLAS's.
 ///
 /// # Errors
 /// [`Missing`] naming one that this version lacks.
 pub(crate) fn load(library: &Library, statuses: Statuses) -> Result<Lt, Missing> {
+    let own = HipblasLt::load(library)?;
     // SAFETY: the names are those of the functions that the fields stand for; a test compares them with the headers.
     let functions = unsafe { LtFunctions::load(library, &NAMES) }?;
-    // The library has no version to report without a device.
+    // A handle knows the version, and only a device has one.
+    let get_version = Named {
+        name: "hipblasLtGetVersion",
+        function: own.hipblasLtGetVersion,
+    };
+    let name = "hipBLASLt".into();
     // SAFETY: all are hipBLASLt's; the test compares the numbers too.
-    Ok(unsafe { Lt::new("hipBLASLt".into(), functions, statuses, VALUES) })
+    Ok(unsafe { Lt::new(name, Some(get_version), functions, statuses, VALUES) })
 }

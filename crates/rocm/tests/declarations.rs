@@ -92,7 +92,7 @@ fn parts() -> Vec<Part> {
         declarations::epilogues(
             "hipblaslt/hipblaslt.h",
             ["HIPBLASLT", "hipblasLt"],
-            Vec::new(),
+            hipblaslt::HipblasLt::declarations(),
             &hipblaslt::NAMES,
             &hipblaslt::VALUES,
         ),

@@ -172,7 +172,8 @@ impl Device {
     /// Collective over the ranks of `exchange`. Does nothing if GEMMs have only one variant.
     ///
     /// # Errors
-    /// Those of the exchange; [`Error::Invalid`] if a rank's choices are not valid, or cannot be saved.
+    /// Those of the exchange; [`Error::Invalid`] if a rank's choices are not valid or stand for another library than this
+    /// rank's, or cannot be saved.
     pub fn agree_on_matmuls(&self, exchange: &dyn Exchange) -> Result<()> {
         let Some(own) = self.0.blas.choices() else {
             return Ok(());

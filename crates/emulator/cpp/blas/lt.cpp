@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 #include "../core/memory.h"
+#include "pace.h"
 #include "problem.h"
 #include "workspace.h"
 
@@ -12,9 +14,13 @@ namespace emulator {
 // Every address has at least this alignment.
 constexpr std::uint64_t least_alignment = 16;
 constexpr std::uint64_t workspace_alignment = 256;
-constexpr std::size_t workspace_wanted = 1 << 20;
-// Marks a choice, and one that needs the workspace.
-constexpr std::uint32_t mark_without = 0x4c740000, mark_with = 0x4c740001;
+// The bytes of workspace that each algorithm needs, in the order in which a search finds them.
+constexpr std::size_t needed_workspaces[] = {1 << 20, 0, 4 << 20, 0};
+// Marks the choice of the first algorithm; those of the others follow.
+constexpr std::uint32_t first_mark = 0x4c740000;
+
+// The algorithm's number from 0 on.
+static std::size_t algorithm_of(const Choice& choice) { return choice.mark - first_mark; }
 
 static bool aligned(std::uint64_t address, std::uint64_t alignment) { return address % alignment == 0; }
 static std::uint64_t as_number(const void* address) { return reinterpret_cast<std::uint64_t>(address); }
@@ -25,10 +31,11 @@ static std::uint64_t fingerprint_of(const Problem& problem, const Choice& choice
     return fingerprint_of(problem, seed << 32 | choice.mark);
 }
 
-Outcome choose(void* handle, const Described& described, const void* preference, Choice& choice, std::size_t& workspace) {
+Outcome choose(void* handle, const Described& described, const void* preference, std::size_t asked, std::vector<Found>& found) {
     BlasRef blas;
     Problem problem;
     Preference preferred;
+    Choice choice;
     TRY(find_blas(handle, blas, Library::Light));
     TRY(check_device_of(blas));
     TRY(read_problem(described, problem));
@@ -41,9 +48,12 @@ Outcome choose(void* handle, const Described& described, const void* preference,
     const auto& operation = problem.operation;
     if (problem.has_bias() && !aligned(operation.bias, least_alignment)) return Outcome::NotSupported;
     if (problem.has_aux() && !aligned(operation.aux, least_alignment)) return Outcome::NotSupported;
-    workspace = preferred.workspace >= workspace_wanted ? workspace_wanted : 0;
-    choice.mark = workspace ? mark_with : mark_without;
-    choice.fingerprint = fingerprint_of(problem, choice);
+    choice.mark = first_mark;
+    for (const auto needed : needed_workspaces) {
+        choice.fingerprint = fingerprint_of(problem, choice);
+        if (needed <= preferred.workspace && found.size() < asked) found.push_back({choice, needed});
+        ++choice.mark;
+    }
     return Outcome::Success;
 }
 
@@ -76,13 +86,13 @@ static Outcome check_epilogue(const ContextRef& context, const Problem& problem)
 static Outcome check_choice(const Problem& problem, const void* algo, Choice& choice) {
     if (!algo) return misuse(Outcome::InvalidValue, "there is no algorithm");
     std::memcpy(&choice, algo, sizeof choice);
-    const bool marked = choice.mark == mark_with || choice.mark == mark_without;
+    const bool marked = algorithm_of(choice) < std::size(needed_workspaces);
     if (marked && choice.fingerprint == fingerprint_of(problem, choice)) return Outcome::Success;
     return misuse(Outcome::InvalidValue, "the algorithm was not chosen for this product");
 }
 
 static Outcome check_workspace(const ContextRef& context, const Addresses& at, const Choice& choice) {
-    const std::size_t needed = choice.mark == mark_with ? workspace_wanted : 0;
+    const std::size_t needed = needed_workspaces[algorithm_of(choice)];
     if (at.workspace_bytes < needed)
         return misuse(Outcome::InvalidValue, "a workspace of %zu bytes, the algorithm needs %zu", at.workspace_bytes, needed);
     if (at.workspace_bytes == 0) return Outcome::Success;
@@ -113,11 +123,12 @@ struct Task {
     Epilogue epilogue;
     bool plain;
     Workspace workspace;
+    std::size_t algorithm;
 };
 
 static Task task_of(const Problem& problem, const Addresses& at, float alpha, float beta) {
     const auto& [operation, a, b, c, d] = problem;
-    Task task{problem, {}, {}, false, {}};
+    Task task{problem, {}, {}, false, {}, 0};
     task.product = {problem.m(), problem.n(), problem.k(), alpha, beta, {at.a, a.type, a.leading, operation.a_transposed},
                     {at.b, b.type, b.leading, operation.b_transposed}, at.d, d.type, d.leading};
     task.epilogue = {at.c, c.leading, nullptr, problem.bias_type(), problem.curve(), nullptr, operation.aux_leading};
@@ -145,6 +156,7 @@ static Touches touches_of(const Task& task, bool reads_c) {
 static Status run_task(const Task& task) {
     const auto token = task.workspace.take();
     const auto& [operation, a, b, c, d] = task.problem;
+    keep_pace(task.algorithm + 1);
     for (std::int64_t index = 0; index < d.batch; ++index) {
         Product product = task.product;
         Epilogue epilogue = task.epilogue;
@@ -174,7 +186,8 @@ Outcome queue_matmul(void* handle, const Described& described, const Addresses& 
     TRY(check_addresses(blas->context, problem, at, choice, beta != 0));
     TRY(check_workspace(blas->context, at, choice));
     auto task = task_of(problem, at, alpha, beta);
-    if (choice.mark == mark_with) task.workspace = {static_cast<unsigned char*>(at.workspace), at.workspace_bytes};
+    task.algorithm = algorithm_of(choice);
+    if (needed_workspaces[task.algorithm] > 0) task.workspace = {static_cast<unsigned char*>(at.workspace), at.workspace_bytes};
     stream->submit([task] { return run_task(task); }, touches_of(task, beta != 0), current_symbol());
     return Outcome::Success;
 }

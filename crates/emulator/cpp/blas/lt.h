@@ -1,6 +1,8 @@
 // Shared by cublasLt and hipblasLt: the choice of an algorithm, and a GEMM with an epilogue in its place in a stream.
 #pragma once
 
+#include <vector>
+
 #include "descriptors.h"
 
 namespace emulator {
@@ -26,22 +28,29 @@ struct Addresses {
     void* stream;
 };
 
-// The one algorithm for a GEMM, and the workspace that it needs.
+// An algorithm for a GEMM, and the bytes of workspace that it needs.
+struct Found {
+    Choice choice;
+    std::size_t workspace;
+};
+
+// The first algorithms for a GEMM, at most as many as asked for, whose workspace the preference allows.
 // # Errors: NotSupported, without a report, if there is none: asking is no mistake.
-Outcome choose(void* handle, const Described& described, const void* preference, Choice& choice, std::size_t& workspace);
+Outcome choose(void* handle, const Described& described, const void* preference, std::size_t asked, std::vector<Found>& found);
 // The same for both vendors' result structures: `algo` begins with 16 bytes for the choice.
 template <class Heuristic>
-Outcome choose_into(void* handle, const Described& described, const void* preference, int asked, Heuristic* results, int* found) {
-    if (!results || !found || asked < 1) return misuse(Outcome::InvalidValue, "no place for a result: %d asked for", asked);
-    *found = 0;
-    Choice choice;
-    std::size_t workspace = 0;
-    TRY(choose(handle, described, preference, choice, workspace));
-    results[0] = {};
-    std::memcpy(&results[0].algo, &choice, sizeof choice);
-    results[0].workspace = workspace;
-    results[0].waves = 1;
-    *found = 1;
+Outcome choose_into(void* handle, const Described& described, const void* preference, int asked, Heuristic* results, int* count) {
+    if (!results || !count || asked < 1) return misuse(Outcome::InvalidValue, "no place for a result: %d asked for", asked);
+    *count = 0;
+    std::vector<Found> found;
+    TRY(choose(handle, described, preference, static_cast<std::size_t>(asked), found));
+    for (const auto& [choice, workspace] : found) {
+        auto& result = results[(*count)++];
+        result = {};
+        std::memcpy(&result.algo, &choice, sizeof choice);
+        result.workspace = workspace;
+        result.waves = 1;
+    }
     return Outcome::Success;
 }
 

@@ -72,7 +72,7 @@ EXPORT Result hipblasLtMatmulAlgoGetHeuristic(void* handle, void* operation, voi
                                              int asked, Heuristic* results, int* found) {
     BLAS(internal_error, {
         TRY(choose_into(handle, {operation, a, b, c, d}, preference, asked, results, found));
-        results[0].algo.most_workspace = results[0].workspace;
+        for (int index = 0; index < *found; ++index) results[index].algo.most_workspace = results[index].workspace;
         return Outcome::Success;
     });
 }

@@ -1,5 +1,6 @@
-//! cuBLASLt's and hipBLASLt's GEMMs with epilogues against a plain loop, and callers' mistakes.
+//! cuBLASLt's and hipBLASLt's GEMMs with epilogues against a plain loop, their algorithms, and callers' mistakes.
 
+mod algorithms;
 #[path = "../common/mod.rs"]
 mod common;
 mod element;

@@ -6,7 +6,7 @@ use crate::{
 };
 use std::{ffi::c_void, ptr};
 
-/// Bytes of workspace that the emulator's algorithm uses if allowed.
+/// Bytes of workspace that the first algorithm of the emulator needs.
 pub const WORKSPACE: usize = 1 << 20;
 
 /// What a matrix is: a type's number, rows, columns and the leading dimension.
@@ -102,20 +102,35 @@ impl<'a> Matmul<'a> {
             &raw const value => *const T, size_of::<T>() => usize))
     }
 
-    /// The status, the number of algorithms, and the workspace of the one that is then this matmul's.
-    pub fn choose(&mut self) -> (i32, i32, usize) {
+    /// The status of a search for that many algorithms, and each with its workspace.
+    pub fn find(&self, most: usize) -> (i32, Vec<(Vec<u8>, usize)>) {
         let (numbers, [a, b, c, d]) = (self.vendor.numbers, self.layouts);
-        let (mut result, mut found) = (vec![0u64; numbers.result / 8], -1);
+        let words = numbers.result / 8;
+        let (mut results, mut found) = (vec![0u64; most * words], -1);
         let status = lt!(self.vendor, "MatmulAlgoGetHeuristic"(
             self.handle => Handle, self.operation => Handle, a => Handle, b => Handle, c => Handle, d => Handle,
-            self.preference => Handle, 1 => i32, result.as_mut_ptr() => *mut u64, &mut found => *mut i32));
-        let algo = result[..numbers.algo / 8]
-            .iter()
-            .flat_map(|word| word.to_ne_bytes());
-        if found == 1 {
-            self.algo = algo.collect();
-        }
-        (status, found, result[numbers.algo / 8] as usize)
+            self.preference => Handle, most as i32 => i32, results.as_mut_ptr() => *mut u64, &mut found => *mut i32));
+        let result = |words: &[u64]| {
+            let (algo, rest) = words.split_at(numbers.algo / 8);
+            let algo = algo.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            (algo, rest[0] as usize)
+        };
+        let found = usize::try_from(found).expect("the search counts what it finds");
+        (
+            status,
+            results.chunks(words).take(found).map(result).collect(),
+        )
+    }
+
+    /// The status, the number of algorithms, and the workspace of the one that is then this matmul's.
+    pub fn choose(&mut self) -> (i32, usize, usize) {
+        let (status, mut found) = self.find(1);
+        let number = found.len();
+        let workspace = found.pop().map_or(0, |(algo, workspace)| {
+            self.algo = algo;
+            workspace
+        });
+        (status, number, workspace)
     }
 
     pub fn run(&self, at: Places) -> i32 {

@@ -194,6 +194,11 @@ impl Vendor {
         c!(self.runtime, fascicle_emulator_calls(name.as_ptr() => *const c_char) -> i64)
     }
 
+    /// Lets each GEMM of an algorithm take that much longer.
+    pub fn pace(&self, algorithm: u64, microseconds: i64) {
+        c!(self.runtime, fascicle_emulator_pace(algorithm => u64, microseconds => i64) -> ());
+    }
+
     pub fn fail(&self, name: &CStr, code: i32) {
         c!(self.runtime, fascicle_emulator_fail(name.as_ptr() => *const c_char, 1 => i64, code => i32) -> ());
     }

@@ -1,31 +1,48 @@
 //! A device has what its GEMMs need before the first of them. To allocate or load something waits for running work: in a
 //! first step that may be a receive from a rank that waits for this one.
 
-use crate::{CUDA, ROCM, Way, ending};
+use crate::{CUDA, ROCM, ending, tuning::options};
 use tensor::{DType, Device, Result, Tensor, ops};
+use testkit::contract::Open;
 
 const SIZE: [usize; 2] = [64, 64];
 /// The emulated device of this test alone, whose memory no other test takes.
 pub(crate) const DEVICE: usize = ending::LAST_DEVICE + 1;
 
 /// Bytes of the device that the first GEMM takes.
-fn taken_by_first_gemm(way: Way) -> Result<usize> {
-    let device = Device::new((way.open)(DEVICE)?)?;
+fn taken_by_first_gemm(open: Open) -> Result<usize> {
+    let device = Device::new(open(DEVICE)?)?;
     let factor = Tensor::full(&device, DType::F32, &SIZE, 1.0)?;
     // Leaves a block for the result.
     drop(Tensor::zeros(&device, DType::F32, &SIZE)?);
     let free = || device.hal().memory().map(|memory| memory.free);
     let before = free()?;
     let result = ops::matmul(&factor, &factor, ops::Transpose::None)?;
-    assert_eq!(result.to_vec::<f32>()?[0], SIZE[1] as f32, "{}", way.vendor);
+    assert_eq!(result.to_vec::<f32>()?[0], SIZE[1] as f32);
     Ok(before - free()?)
 }
 
 #[test]
 fn the_first_gemm_takes_no_memory() {
-    for way in [CUDA, ROCM] {
+    // The second one times its variants.
+    let opens: [(_, [Open; 2]); 2] = [
+        (
+            CUDA,
+            [CUDA.open, |ordinal| {
+                cuda::open(options(ordinal, "first-cuda"))
+            }],
+        ),
+        (
+            ROCM,
+            [ROCM.open, |ordinal| {
+                rocm::open(options(ordinal, "first-rocm"))
+            }],
+        ),
+    ];
+    for (way, opens) in opens {
         if !crate::on_devices() && way.is_ready("the first GEMM") {
-            assert_eq!(taken_by_first_gemm(way), Ok(0), "{}", way.vendor);
+            let taken = opens.map(taken_by_first_gemm);
+            assert_eq!(taken, [Ok(0), Ok(0)], "{}", way.vendor);
         }
     }
 }

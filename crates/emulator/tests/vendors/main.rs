@@ -12,6 +12,7 @@ mod contract;
 mod custom;
 mod ending;
 mod epilogues;
+mod fastest;
 mod first_step;
 mod foreign;
 mod graph;

@@ -1,6 +1,6 @@
 //! How each GEMM runs: read from a file, or timed in the first step, agreed by all ranks and written to that file.
 
-use super::{named::Named, variant::Variant};
+use super::{listing, named::Named, variant::Variant};
 use hal::{Error, Gemm, Result, lock};
 use std::{
     collections::BTreeMap,
@@ -13,6 +13,8 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Choices {
     path: PathBuf,
+    // The library and the device for which the choices hold: with another, an algorithm's number may mean another algorithm.
+    library: String,
     state: Mutex<ChoicesState>,
 }
 
@@ -27,22 +29,35 @@ struct ChoicesState {
 /// What to do with a GEMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
+    /// Run it as its default variant.
+    Default,
     /// Run it as this variant.
-    Go(Variant),
-    /// Time its variants, and run it as stored.
+    Chosen(Variant),
+    /// Time its variants, and run it as its default variant.
     Time,
 }
 
+impl Choice {
+    /// The variant that a GEMM runs as.
+    pub(super) fn variant(self, gemm: &Gemm) -> Variant {
+        match self {
+            Choice::Chosen(variant) => variant,
+            Choice::Default | Choice::Time => Variant::default_of(gemm),
+        }
+    }
+}
+
 impl Choices {
-    /// The choices of a file. Where the file does not exist yet, they will be timed.
+    /// The choices of a file, for that library and device. Where the file does not exist yet, they will be timed.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a file that cannot be read or does not hold choices.
-    pub(crate) fn open(path: &Path) -> Result<Choices> {
+    /// [`Error::Invalid`] for a file that cannot be read, does not hold choices, or was written for another library or
+    /// device.
+    pub(super) fn open(path: &Path, library: String) -> Result<Choices> {
         let state = match hal::files::read_text(path) {
             Ok(text) => ChoicesState {
                 is_timing: false,
-                by_gemm: parse(&text, &path.display().to_string())?,
+                by_gemm: listing::parse_file(&text, path, &library)?,
             },
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => ChoicesState {
                 is_timing: true,
@@ -52,6 +67,7 @@ impl Choices {
         };
         Ok(Choices {
             path: path.into(),
+            library,
             state: Mutex::new(state),
         })
     }
@@ -60,9 +76,9 @@ impl Choices {
     pub(super) fn of(&self, gemm: &Gemm) -> Choice {
         let state = lock(&self.state);
         match state.by_gemm.get(&Named::of(gemm)) {
-            Some(variant) if !state.is_timing => Choice::Go(*variant),
+            Some(variant) if !state.is_timing => Choice::Chosen(*variant),
             None if state.is_timing => Choice::Time,
-            _ => Choice::Go(Variant::AsStored),
+            _ => Choice::Default,
         }
     }
 
@@ -71,23 +87,19 @@ impl Choices {
         lock(&self.state).by_gemm.insert(Named::of(gemm), fastest);
     }
 
-    /// All choices, one per line.
+    /// The library, and all choices, one per line.
     pub(super) fn text(&self) -> String {
-        let state = lock(&self.state);
-        let lines = state
-            .by_gemm
-            .iter()
-            .map(|(gemm, variant)| format!("{gemm} {}\n", variant.name()));
-        lines.collect()
+        listing::of(&lock(&self.state).by_gemm, &self.library)
     }
 
     /// Uses these choices from now on. If several lines name one GEMM, the first counts. With `save`, choices that were
     /// timed are written to the file.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for lines that are no choices, or a file that cannot be written.
+    /// [`Error::Invalid`] for lines that are no choices or those of another library, or a file that cannot be written.
     pub(super) fn agree(&self, text: &str, save: bool) -> Result<()> {
-        let agreed = parse(text, "the choices of the ranks")?;
+        let needed = format!("{} on every rank, as on this one", self.library);
+        let agreed = listing::parse(text, "the choices of the ranks", &self.library, &needed)?;
         let was_timing = {
             let mut state = lock(&self.state);
             state.by_gemm = agreed;
@@ -111,22 +123,6 @@ fn unusable(path: &Path, error: &std::io::Error) -> Error {
         found,
         "a file that can be read, or made",
     )
-}
-
-fn parse(text: &str, place: &str) -> Result<BTreeMap<Named, Variant>> {
-    let mut by_gemm = BTreeMap::new();
-    for (number, line) in text.lines().enumerate() {
-        let parts = line.rsplit_once(' ');
-        let Some((gemm, variant)) =
-            parts.and_then(|(gemm, name)| Named::parse(gemm).zip(Variant::named(name)))
-        else {
-            let found = format!("`{line}` in line {} of {place}", number + 1);
-            let needed = "types, transposes, three sizes and a variant: `bf16 bf16 tn 1024 4096 2048 turn-a`";
-            return Err(Error::invalid("device.matmul_choices", found, needed));
-        };
-        by_gemm.entry(gemm).or_insert(variant);
-    }
-    Ok(by_gemm)
 }
 
 #[cfg(test)]
@@ -164,36 +160,48 @@ mod tests {
         }
     }
 
+    const HERE: &str = "cuBLASLt 13.1.0 on NVIDIA H200";
+    const LINE: &str = "bf16 bf16 tn 1 8 8 8 8 8 plain sets";
+
     #[test]
     fn what_was_timed_counts_once_all_agree_and_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("matmuls.txt");
-        let choices = Choices::open(&path).unwrap();
+        let open = || Choices::open(&path, HERE.into()).unwrap();
+        let choices = open();
         assert_eq!(choices.of(&gemm_of(1)), Choice::Time);
         choices.note(&gemm_of(1), Variant::TurnA);
-        assert_eq!(choices.of(&gemm_of(1)), Choice::Go(Variant::AsStored));
+        assert_eq!(choices.of(&gemm_of(1)), Choice::Default);
         // Rank 0 timed the first GEMM too, and found another way.
         let all = format!(
-            "bf16 bf16 tn 1 8 8 turn-b\n{}bf16 bf16 tn 2 8 8 turn-a\n",
+            "algorithms of {HERE}\n{LINE} algorithm-3\n{}bf16 bf16 tn 2 8 8 8 8 8 plain sets turn-a\n",
             choices.text()
         );
         choices.agree(&all, true).unwrap();
-        for choices in [choices, Choices::open(&path).unwrap()] {
-            assert_eq!(choices.of(&gemm_of(1)), Choice::Go(Variant::TurnB));
-            assert_eq!(choices.of(&gemm_of(2)), Choice::Go(Variant::TurnA));
-            assert_eq!(choices.of(&gemm_of(3)), Choice::Go(Variant::AsStored));
+        let adds = Gemm {
+            beta: 1.0,
+            ..gemm_of(1)
+        };
+        for choices in [choices, open()] {
+            let algorithm = Choice::Chosen(Variant::Algorithm(2));
+            assert_eq!(choices.of(&gemm_of(1)), algorithm);
+            assert_eq!(choices.of(&gemm_of(2)), Choice::Chosen(Variant::TurnA));
+            assert_eq!(choices.of(&gemm_of(3)), Choice::Default);
+            assert_eq!(choices.of(&adds), Choice::Default);
         }
     }
 
     #[test]
-    fn a_file_of_something_else_is_refused_with_its_line() {
+    fn ranks_with_another_library_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("matmuls.txt");
-        fs::write(&path, "bf16 bf16 tn 1 8 8 turn-a\nhello\n").unwrap();
-        let error = Choices::open(&path).unwrap_err().to_string();
-        assert!(
-            error.starts_with("device.matmul_choices: `hello` in line 2 of "),
-            "{error}"
+        let choices = Choices::open(&folder.path().join("matmuls.txt"), HERE.into()).unwrap();
+        let other = "algorithms of cuBLASLt 12.8.4 on NVIDIA H200\n";
+        let error = choices.agree(&(choices.text() + other), true).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "device.matmul_choices: the choices of the ranks with algorithms of cuBLASLt 12.8.4 on NVIDIA H200, needs {HERE} on every rank, as on this one"
+            )
         );
     }
 }

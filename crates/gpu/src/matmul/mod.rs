@@ -1,20 +1,20 @@
 //! GEMMs: row-major matrices on column-major libraries.
 //!
 //! Where the options name a file of choices ([`choices`]), each GEMM runs as the fastest of several variants
-//! ([`variant`], [`timing`]). GEMMs that end with a bias or GELU go to another library ([`fused`]). A device with canonical
-//! sums uses no library ([`canonical`]).
+//! ([`variant`], [`timing`]). GEMMs that end with a bias or GELU, and those by a chosen algorithm, go to another library
+//! ([`lt`]). A device with canonical sums uses no library ([`canonical`]).
 
 mod canonical;
 mod choices;
-mod fused;
 mod handle;
 mod layout;
+mod listing;
+mod lt;
 mod named;
 mod timing;
 mod variant;
 
 pub(crate) use canonical::CanonicalBlas;
-pub(crate) use choices::Choices;
 
 use crate::{
     context::{Context, vendor},
@@ -23,16 +23,17 @@ use crate::{
     stream::{Core, GpuStream},
     table::{self, Address, Handle},
 };
-use choices::Choice;
-use fused::FusedMatmuls;
+use choices::{Choice, Choices};
 use hal::{Batch, Blas, DType, Epilogue, Error, Gemm, Result, Stream, lock};
 use handle::LibraryHandle;
+use lt::LtMatmuls;
 use std::{
     collections::{HashMap, hash_map::Entry},
     fmt,
+    path::Path,
     sync::{Arc, Mutex},
 };
-use variant::Variant;
+use variant::{MOST_ALGORITHMS, Variant};
 
 /// The device's GEMMs.
 pub(crate) struct GpuBlas {
@@ -45,33 +46,44 @@ struct Handles {
     context: Arc<Context>,
     by_stream: Mutex<HashMap<Handle, LibraryHandle>>,
     tuning: Option<Tuning>,
-    fused: Option<FusedMatmuls>,
+    lt: LtMatmuls,
+    // Whether GEMMs may have an epilogue.
+    fuses: bool,
 }
 
 /// What the choice among variants needs.
-pub(crate) struct Tuning {
+struct Tuning {
     /// The choices so far.
-    pub(crate) choices: Choices,
+    choices: Choices,
     /// The kernels, one of which transposes matrices.
-    pub(crate) module: Arc<Module>,
+    module: Arc<Module>,
 }
 
 impl GpuBlas {
-    /// The GEMMs of this device.
+    /// The GEMMs of this device. Given a file of choices and the kernels, each runs as the fastest of its variants.
     ///
     /// # Errors
-    /// [`Error::Invalid`] without the library, with every name and folder that was tried.
+    /// [`Error::Invalid`] without the library, with every name and folder that was tried, and for a file of choices that
+    /// does not fit; [`Error::Vendor`].
     pub(crate) fn new(
         context: &Arc<Context>,
-        tuning: Option<Tuning>,
+        choices: Option<(&Path, Arc<Module>)>,
         fuses: bool,
     ) -> Result<GpuBlas> {
-        let fused = fuses.then(|| FusedMatmuls::new(context));
+        // Without choices, the algorithm that the library expects to be fastest runs.
+        let lt = LtMatmuls::new(context, choices.as_ref().map_or(1, |_| MOST_ALGORITHMS));
+        let tuning = choices.map(|(path, module)| {
+            Ok(Tuning {
+                choices: Choices::open(path, lt.library()?)?,
+                module,
+            })
+        });
         let shared = Handles {
             context: context.clone(),
             by_stream: Mutex::default(),
-            tuning,
-            fused,
+            tuning: tuning.transpose()?,
+            lt,
+            fuses,
         };
         shared.table()?;
         Ok(GpuBlas {
@@ -91,56 +103,56 @@ impl Handles {
     //
     // Safety: the matrices are live until it has run, and hold their shapes.
     unsafe fn gemm(&self, core: &Core, gemm: &Gemm) -> Result<()> {
-        if let Some(fused) = self
-            .fused
-            .as_ref()
-            .filter(|_| gemm.epilogue != Epilogue::None)
-        {
-            // SAFETY: passed on from the caller, as in all calls below.
-            return unsafe { fused.queue(core, gemm) };
-        }
-        // Batches run as stored.
-        let has_ways = gemm.m * gemm.n * gemm.k > 0 && gemm.batch == Batch::ONE;
-        let Some(tuning) = self
-            .tuning
-            .as_ref()
-            .filter(|_| has_ways && gemm.a.data.dtype.is_float())
-        else {
-            // SAFETY: as above.
-            return unsafe { self.plain(core, gemm) };
-        };
-        let variant = match tuning.choices.of(gemm) {
-            Choice::Go(variant) => variant,
-            Choice::Time => {
-                // SAFETY: as above.
-                let fastest = unsafe { timing::fastest(self, tuning, core, gemm) }?;
-                tuning.choices.note(gemm, fastest);
-                Variant::AsStored
-            }
-        };
-        let room = core.scratch(variant.turned(gemm).map_or(0, |stored| stored.bytes()))?;
-        // SAFETY: as above; `room` is this stream's scratch memory, which has room for the transposed matrix.
-        unsafe { self.run(tuning, core, gemm, variant, room) }
+        // SAFETY: passed on from the caller.
+        let variant = unsafe { self.chosen(core, gemm) }?;
+        let room = core.scratch(variant.room_bytes(gemm))?;
+        // SAFETY: as above; `room` is this stream's scratch memory, whose work uses it in turn.
+        unsafe { self.run(core, gemm, variant, room) }
     }
 
-    // Queues a GEMM as that variant, with a transposed matrix at `room`.
+    // The variant that was chosen for a GEMM, which is timed first if the choice is to come.
     //
-    // Safety: as for `gemm`; nothing else uses `room` until the GEMM has run.
-    unsafe fn run(
-        &self,
-        tuning: &Tuning,
-        core: &Core,
-        gemm: &Gemm,
-        variant: Variant,
-        room: Address,
-    ) -> Result<()> {
-        if let Some(stored) = variant.turned(gemm) {
+    // Safety: as for `gemm`.
+    unsafe fn chosen(&self, core: &Core, gemm: &Gemm) -> Result<Variant> {
+        let Some(tuning) = self.tuning_of(gemm) else {
+            return Ok(Variant::default_of(gemm));
+        };
+        let choice = tuning.choices.of(gemm);
+        if choice == Choice::Time {
             // SAFETY: passed on from the caller.
-            unsafe {
-                tuning
-                    .module
-                    .launch_one(core, &lower::transpose(&stored, room))
-            }?;
+            let fastest = unsafe { timing::fastest(self, core, gemm) }?;
+            tuning.choices.note(gemm, fastest);
+        }
+        let variant = choice.variant(gemm);
+        let is_algorithm = matches!(variant, Variant::Algorithm(_));
+        // The library needs aligned addresses, which the GEMM that was timed had.
+        let is_refused = is_algorithm && self.lt.num_algorithms(gemm)? == 0;
+        Ok(match is_refused {
+            true => Variant::default_of(gemm),
+            false => variant,
+        })
+    }
+
+    // What the choice among the variants of a GEMM needs, if it has several. Batches run as stored.
+    fn tuning_of(&self, gemm: &Gemm) -> Option<&Tuning> {
+        let has_variants = gemm.m * gemm.n * gemm.k > 0
+            && gemm.batch == Batch::ONE
+            && gemm.a.data.dtype.is_float();
+        self.tuning.as_ref().filter(|_| has_variants)
+    }
+
+    // Queues a GEMM as that variant, with what the variant needs at `room`.
+    //
+    // Safety: as for `gemm`; nothing else uses the variant's bytes at `room` until the GEMM has run.
+    unsafe fn run(&self, core: &Core, gemm: &Gemm, variant: Variant, room: Address) -> Result<()> {
+        if let Variant::Algorithm(index) = variant {
+            // SAFETY: passed on from the caller, as in all calls below.
+            return unsafe { self.lt.queue(core, gemm, index, room) };
+        }
+        if let Some((stored, tuning)) = variant.turned(gemm).zip(self.tuning.as_ref()) {
+            let transpose = lower::transpose(&stored, room);
+            // SAFETY: as above.
+            unsafe { tuning.module.launch_one(core, &transpose) }?;
         }
         // SAFETY: as above; the stream transposes the matrix before it multiplies.
         unsafe { self.plain(core, &variant.with_turned(gemm, room)) }
@@ -199,6 +211,9 @@ impl Handles {
 unsafe impl Blas for GpuBlas {
     fn prepare(&self, stream: &dyn Stream) -> Result<()> {
         let stream = GpuStream::of(stream, self.shared.context.id)?;
+        if self.shared.tuning.is_some() {
+            stream.core().scratch(lt::WORKSPACE_BYTES)?;
+        }
         self.shared.with_handle(stream.core(), |_, _| ())
     }
 
@@ -210,11 +225,16 @@ unsafe impl Blas for GpuBlas {
     }
 
     fn fuses(&self, gemm: &Gemm) -> Result<bool> {
-        match &self.shared.fused {
+        match self.shared.fuses {
             _ if gemm.epilogue == Epilogue::None => Ok(true),
-            Some(fused) => fused.takes(gemm),
-            None => Ok(false),
+            true => Ok(self.shared.lt.num_algorithms(gemm)? > 0),
+            false => Ok(false),
         }
+    }
+
+    fn variant(&self, gemm: &Gemm) -> Option<String> {
+        let tuning = self.shared.tuning_of(gemm)?;
+        Some(tuning.choices.of(gemm).variant(gemm).to_string())
     }
 
     fn choices(&self) -> Option<String> {

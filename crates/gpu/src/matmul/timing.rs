@@ -1,76 +1,64 @@
 //! Finds the fastest variant of a GEMM by timing each.
 
-use super::{Handles, Tuning, variant::Variant};
+use super::{Handles, variant::Variant};
 use crate::{event::Point, stream::Core, table::Address};
 use hal::{Error, Gemm, Result};
 
 /// Runs that are timed together, after one untimed run.
 const RUNS: usize = 3;
-/// Another variant must be faster than the plain one by this factor: a smaller gain may be chance.
+/// Times that each variant is timed, in turns; the shortest counts, because whatever else the device does only adds to it.
+const ROUNDS: usize = 3;
+/// Another variant must be faster than the default by this factor: a smaller gain may be chance.
 const GAIN: f64 = 0.97;
 const ALIGNMENT: usize = 256;
 
-/// The fastest variant; the plain one where there is no memory to try the others.
+/// The fastest variant; the default where there is no memory to try the others.
 ///
-/// Results go to the stream's scratch memory and not to C, whose old contents may be needed. We do not allocate memory
-/// for this, because freeing it may wait for peers.
+/// The GEMM will overwrite C, and so may trials. But if it adds to the old C, trials do that in the stream's scratch memory,
+/// at the same cost. We do not allocate other memory for this, because freeing it may wait for peers.
 ///
 /// # Safety
 /// As for [`hal::Blas::gemm`].
-pub(super) unsafe fn fastest(
-    handles: &Handles,
-    tuning: &Tuning,
-    core: &Core,
-    gemm: &Gemm,
-) -> Result<Variant> {
-    let result = (gemm.m * gemm.c.leading * gemm.c.data.dtype.bytes()).next_multiple_of(ALIGNMENT);
-    let turned = Variant::ALL
-        .iter()
-        .filter_map(|variant| variant.turned(gemm))
-        .map(|stored| stored.bytes())
-        .max();
-    let room = match core.scratch(result + turned.unwrap_or(0)) {
-        Err(Error::OutOfMemory { .. }) => return Ok(Variant::AsStored),
-        room => room?,
+pub(super) unsafe fn fastest(handles: &Handles, core: &Core, gemm: &Gemm) -> Result<Variant> {
+    let variants = Variant::all_of(gemm, handles.lt.num_algorithms(gemm)?);
+    let room = variants.iter().map(|variant| variant.room_bytes(gemm));
+    let room = room.max().unwrap_or(0).next_multiple_of(ALIGNMENT);
+    let result = match gemm.beta {
+        0.0 => 0,
+        _ => gemm.m * gemm.c.leading * gemm.c.data.dtype.bytes(),
     };
-    let mut trial = Gemm { beta: 0.0, ..*gemm };
-    trial.c.data.addr = room;
-    let mut times = [0.0; Variant::ALL.len()];
-    for (variant, time) in Variant::ALL.into_iter().zip(&mut times) {
-        // SAFETY: passed on from the caller; the result and the transposed matrix lie apart in this stream's
-        // scratch memory.
-        *time = unsafe {
-            microseconds(
-                handles,
-                tuning,
-                core,
-                &trial,
-                variant,
-                room + result as Address,
-            )
-        }?;
+    let address = match core.scratch(room + result) {
+        Err(Error::OutOfMemory { .. }) => return Ok(Variant::default_of(gemm)),
+        address => address?,
+    };
+    let mut trial = *gemm;
+    if result > 0 {
+        trial.c.data.addr = address + room as Address;
     }
-    let plain = times[0];
-    let best = Variant::ALL
-        .into_iter()
-        .zip(times)
-        .min_by(|(_, a), (_, b)| a.total_cmp(b));
-    Ok(best
-        .filter(|(_, time)| *time < GAIN * plain)
-        .map_or(Variant::AsStored, |(variant, _)| variant))
+    let mut times = vec![f64::INFINITY; variants.len()];
+    for _ in 0..ROUNDS {
+        for (variant, time) in variants.iter().zip(&mut times) {
+            // SAFETY: passed on from the caller; what the variant needs and the result lie apart in this stream's
+            // scratch memory.
+            let measured = unsafe { microseconds(handles, core, &trial, *variant, address) }?;
+            *time = time.min(measured);
+        }
+    }
+    let best = (1..variants.len()).min_by(|a, b| times[*a].total_cmp(&times[*b]));
+    let faster = best.filter(|best| times[*best] < GAIN * times[0]);
+    Ok(variants[faster.unwrap_or(0)])
 }
 
-// Safety: as for `fastest`; the transposed matrix fits behind `room`.
+// Safety: as for `fastest`; what the variant needs fits at `room`.
 unsafe fn microseconds(
     handles: &Handles,
-    tuning: &Tuning,
     core: &Core,
     gemm: &Gemm,
     variant: Variant,
     room: Address,
 ) -> Result<f64> {
     // SAFETY: passed on from the caller.
-    let run = || unsafe { handles.run(tuning, core, gemm, variant, room) };
+    let run = || unsafe { handles.run(core, gemm, variant, room) };
     run()?;
     let (start, end) = (Point::new(&core.context)?, Point::new(&core.context)?);
     start.record(core.handle())?;

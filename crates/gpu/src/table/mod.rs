@@ -13,7 +13,7 @@ pub use blas::{
     Blas, BlasFunctions, BlasNames, BlasTypes, BlasValues, ColumnMajor, SetMode, SetWorkspace,
 };
 pub use functions::{Describe, Named, Opaque, Status, Statuses, StoreText};
-pub use lt::{EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS, Lt};
+pub use lt::{EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS, EPILOGUE_NONE, Lt};
 pub use runtime::{
     Address, CAPTURE_THREAD_LOCAL, EVENT_DEFAULT, Handle, KernelCall, NO_DEVICE, NOT_READY,
     OUT_OF_MEMORY, PINNED_PORTABLE, Properties, Runtime, RuntimeFunctions, RuntimeNames,
@@ -56,7 +56,7 @@ pub struct Tables {
     pub runtime: Box<dyn Runtime>,
     /// GEMMs, or why there are none.
     pub blas: Result<Blas, Missing>,
-    /// GEMMs with an epilogue, or why there are none.
+    /// GEMMs by a chosen algorithm and with an epilogue, or why there are none.
     pub lt: Result<Lt, String>,
     /// Collectives and the name of their library, or why there are none.
     pub collectives: Result<(String, Nccl), Missing>,

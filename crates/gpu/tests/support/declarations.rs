@@ -1,7 +1,7 @@
 //! For tests of the vendor crates: a C++ compiler compares our declarations with the vendor's headers.
 
 use gpu::table::{
-    EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS,
+    EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS, EPILOGUE_NONE,
     lt::{LtNames, LtValues, MAX_WORKSPACE},
 };
 use std::{
@@ -155,6 +155,7 @@ pub fn epilogues(
         ("MATMUL_DESC_EPILOGUE_AUX_POINTER", values.sum),
         ("MATMUL_DESC_EPILOGUE_AUX_LD", values.sum_leading),
         ("MATMUL_PREF_MAX_WORKSPACE_BYTES", MAX_WORKSPACE),
+        ("EPILOGUE_DEFAULT", EPILOGUE_NONE as i32),
         ("EPILOGUE_BIAS", EPILOGUE_BIAS as i32),
         ("EPILOGUE_GELU_AUX", EPILOGUE_GELU as i32),
         ("EPILOGUE_GELU_AUX_BIAS", EPILOGUE_GELU_BIAS as i32),
@@ -181,7 +182,7 @@ pub fn epilogues(
     let truths = vec![
         format!("offsetof({result}, state) == {}", values.status_offset),
         format!("offsetof({result}, algo) == 0"),
-        format!("sizeof({result}) <= 256"),
+        format!("sizeof({result}) == {}", values.result_bytes),
     ];
     Part {
         truths,

@@ -37,6 +37,7 @@ pub use embedding::{embedding, embedding_backward};
 pub use layout::{columns, columns_into, copy, copy_on, set_columns};
 pub use matmul::{
     Transpose, matmul, matmul_batched, matmul_bias, matmul_gelu, matmul_into, matmul_node_into,
+    matmul_variant,
 };
 pub use rows::{row_sum, select_rows, softmax, softmax_backward};
 

@@ -18,8 +18,8 @@ crate::section! {
         /// Where a bias, and GELU behind it, are computed: `fused` (in the matmul) or `separate`.
         #[serde(with = "by_name")]
         pub epilogues: EpiloguePlacement,
-        /// The file of the fastest variant of each matmul, which the first step writes if it does not exist; none means that
-        /// every matmul runs as it is stored.
+        /// The file of the fastest variant of each matmul, which the first step times and writes if it does not exist. A file of
+        /// another version of the library, or of another device, is refused. Absent: the library chooses.
         pub matmul_choices: Option<PathBuf>,
         /// Bytes that each rank may allocate on its device; a run that needs one more ends with an error. Absent: all that
         /// the device has.

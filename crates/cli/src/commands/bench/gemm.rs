@@ -13,9 +13,10 @@ use crate::{
 use clap::Args;
 use hal::{DeviceSettings, Driver};
 use serde::Serialize;
+use std::path::PathBuf;
 use tensor::{
     DType, Device, Tensor,
-    ops::{Transpose, matmul_into},
+    ops::{Transpose, matmul_into, matmul_variant},
 };
 use train::config::Precision;
 
@@ -40,6 +41,9 @@ pub(crate) struct Gemm {
     /// Type of the matrices
     #[arg(long, default_value = "f32", value_parser = precisions())]
     precision: Precision,
+    /// Measure each matmul as its fastest variant in this file too; it is timed and written if it does not exist
+    #[arg(long, value_name = "FILE")]
+    matmul_choices: Option<PathBuf>,
     /// Print one line of JSON per shape
     #[arg(long)]
     json: bool,
@@ -71,10 +75,26 @@ struct Line {
     k: usize,
     dtype: &'static str,
     threads: usize,
+    #[serde(flatten)]
+    speed: Speed,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fastest: Option<Fastest>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Speed {
     us: f64,
     min_us: f64,
     max_us: f64,
     gflops: f64,
+}
+
+// The variant of a file of choices.
+#[derive(Clone, Debug, Serialize)]
+struct Fastest {
+    variant: String,
+    #[serde(flatten)]
+    speed: Speed,
 }
 
 impl Gemm {
@@ -94,7 +114,13 @@ impl Gemm {
                 .map(|&matmul| line(device, matmul, dtype, threads))
                 .collect::<train::Result<Vec<_>>>()
         });
-        let lines = lines?.swap_remove(0);
+        let mut lines = lines?.swap_remove(0);
+        if let Some(path) = &self.matmul_choices {
+            let fastest = self.fastest(driver, threads, path.clone())?;
+            for (line, fastest) in lines.iter_mut().zip(fastest) {
+                line.fastest = fastest;
+            }
+        }
         lines.iter().try_for_each(|line| {
             if self.json {
                 output::json(line)
@@ -102,6 +128,36 @@ impl Gemm {
                 output::result(&line.text())
             }
         })
+    }
+
+    // Each matmul as its fastest variant, where it has several.
+    fn fastest(
+        &self,
+        driver: Driver,
+        threads: usize,
+        path: PathBuf,
+    ) -> Outcome<Vec<Option<Fastest>>> {
+        let settings = DeviceSettings {
+            matmul_choices: Some(path),
+            ..DeviceSettings::default()
+        };
+        let (matmuls, dtype) = (self.matmuls(), self.precision.dtype());
+        let team = Team::new(1, threads).with_device(settings);
+        let fastest = team.run(driver, move |world, device| {
+            // The first call of each times its variants.
+            for matmul in &matmuls {
+                matmul.ready_as(device, dtype)?;
+            }
+            device.agree_on_matmuls(&*world.everyone())?;
+            let measured = matmuls.iter().map(|matmul| {
+                let ready = matmul.ready_as(device, dtype)?;
+                let variant = ready.variant()?;
+                let speed = ready.speed(device)?;
+                Ok(variant.map(|variant| Fastest { variant, speed }))
+            });
+            measured.collect::<train::Result<Vec<_>>>()
+        });
+        Ok(fastest?.swap_remove(0))
     }
 
     // Forward, gradient of the input, gradient of the weights; the head's table is stored transposed.
@@ -183,6 +239,23 @@ impl Ready {
         Ok(matmul_into(a, b, self.matmul.transpose, out, 1.0, 0.0)?)
     }
 
+    // The variant that runs it.
+    fn variant(&self) -> train::Result<Option<String>> {
+        let [a, b, out] = &self.operands;
+        Ok(matmul_variant(a, b, self.matmul.transpose, out, 1.0, 0.0)?)
+    }
+
+    fn speed(&self, device: &Device) -> train::Result<Speed> {
+        let spread = timing::batches(device, REPETITIONS, || self.queue())?;
+        let us = |seconds: f64| rounded(seconds * 1e6, 1);
+        Ok(Speed {
+            us: us(spread.median),
+            min_us: us(spread.min),
+            max_us: us(spread.max),
+            gflops: rounded(self.matmul.flop() / spread.median / 1e9, 1),
+        })
+    }
+
     /// Runs the GEMM, and waits for it.
     ///
     /// # Errors
@@ -194,9 +267,7 @@ impl Ready {
 }
 
 fn line(device: &Device, matmul: GemmShape, dtype: DType, threads: usize) -> train::Result<Line> {
-    let ready = matmul.ready_as(device, dtype)?;
-    let spread = timing::batches(device, REPETITIONS, || ready.queue())?;
-    let us = |seconds: f64| rounded(seconds * 1e6, 1);
+    let speed = matmul.ready_as(device, dtype)?.speed(device)?;
     let GemmShape { what, m, n, k, .. } = matmul;
     Ok(Line {
         what,
@@ -206,10 +277,8 @@ fn line(device: &Device, matmul: GemmShape, dtype: DType, threads: usize) -> tra
         k,
         dtype: dtype.name(),
         threads,
-        us: us(spread.median),
-        min_us: us(spread.min),
-        max_us: us(spread.max),
-        gflops: rounded(matmul.flop() / spread.median / 1e9, 1),
+        speed,
+        fastest: None,
     })
 }
 
@@ -221,15 +290,29 @@ impl Line {
             m,
             n,
             k,
+            speed,
+            fastest,
+            ..
+        } = self;
+        let shape = format!("{m} x {n} x {k}");
+        let line = format!("{what:<19}{form}  {shape:<20}{}", speed.text());
+        match fastest {
+            None => line,
+            Some(Fastest { variant, speed }) => format!("{line}\n{variant:>42} {}", speed.text()),
+        }
+    }
+}
+
+impl Speed {
+    fn text(&self) -> String {
+        let Speed {
             us,
             min_us,
             max_us,
             gflops,
-            ..
         } = self;
-        let shape = format!("{m} x {n} x {k}");
         format!(
-            "{what:<19}{form}  {shape:<20}{:>12} us  [{} .. {}]  {} Gflop/s",
+            "{:>12} us  [{} .. {}]  {} Gflop/s",
             fixed(*us, 1),
             fixed(*min_us, 1),
             fixed(*max_us, 1),
@@ -250,6 +333,7 @@ mod tests {
             hidden: 512,
             vocabulary: 8192,
             precision: Precision::F32,
+            matmul_choices: None,
             json: false,
         };
         let flop = |word: &str| -> f64 {

@@ -5,11 +5,13 @@ use std::ffi::{c_int, c_void};
 
 /// Destroys an object.
 pub type Destroy = unsafe extern "C" fn(Opaque) -> Status;
+/// Stores the library's version, of which the handle is.
+pub type GetVersion = unsafe extern "C" fn(Opaque, *mut c_int) -> Status;
 /// Sets an attribute: number, address and size of the value.
 pub type Set = unsafe extern "C" fn(Opaque, c_int, *const c_void, usize) -> Status;
 
 functions! {
-    /// The functions of a library for GEMMs with an epilogue.
+    /// The functions of a library for GEMMs by a chosen algorithm, also with an epilogue.
     pub struct LtFunctions, named by LtNames;
     fn create(handle: *mut Opaque);
     fn destroy(handle: Opaque);

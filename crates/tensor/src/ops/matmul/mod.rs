@@ -53,6 +53,24 @@ pub fn matmul_into(
     matmul_node_into(a, b, transpose, out, [alpha, beta], sums::leaf(k))
 }
 
+/// The device's word for the variant that runs this [`matmul_into`] if it is queued next: an algorithm, or a matrix that is
+/// transposed first. `None` where matmuls have only one variant.
+///
+/// # Errors
+/// As there.
+pub fn matmul_variant(
+    a: &Tensor,
+    b: &Tensor,
+    transpose: Transpose,
+    out: &Tensor,
+    alpha: f64,
+    beta: f64,
+) -> Result<Option<String>> {
+    let mut args = Arguments::default();
+    let gemm = single(&mut args, a, b, transpose, out, [alpha, beta])?;
+    Ok(out.device().0.blas.variant(&gemm))
+}
+
 /// As [`matmul_into`], with `scales` alpha and beta, for a node of a longer sum: its leaves have `leaf` terms.
 ///
 /// # Errors

@@ -1,6 +1,8 @@
-//! The properties of a GEMM with an epilogue that its algorithm depends on.
+//! The properties of a GEMM that its algorithms depend on.
 
-use crate::table::{Address, ColumnMajor, EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS, Lt};
+use crate::table::{
+    Address, ColumnMajor, EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS, EPILOGUE_NONE, Lt,
+};
 use hal::{DType, Epilogue};
 
 /// Bytes that every address must be aligned to. We ask for algorithms that rely on no more.
@@ -8,7 +10,7 @@ pub(super) const ALIGNMENT: usize = 16;
 /// The leading dimension of GELU's input must be a multiple of this, according to cuBLASLt's header.
 const SUM_LEADING: i32 = 8;
 
-/// The shape of a GEMM with an epilogue.
+/// The shape of a GEMM and its epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     transposed: [bool; 2],
@@ -26,7 +28,7 @@ impl Shape {
             (Some(_), None) => EPILOGUE_BIAS,
             (None, Some(_)) => EPILOGUE_GELU,
             (Some(_), Some(_)) => EPILOGUE_GELU_BIAS,
-            (None, None) => return None,
+            (None, None) => EPILOGUE_NONE,
         };
         let types = [matmul.input, matmul.output];
         let mut all = matmul.addresses.into_iter().chain(bias).chain(sum);
@@ -70,12 +72,12 @@ impl Shape {
 
     /// Whether there is a bias.
     pub(super) fn has_bias(&self) -> bool {
-        self.epilogue != EPILOGUE_GELU
+        [EPILOGUE_BIAS, EPILOGUE_GELU_BIAS].contains(&self.epilogue)
     }
 
     /// Whether the input of GELU is stored.
     pub(super) fn has_sum(&self) -> bool {
-        self.epilogue != EPILOGUE_BIAS
+        [EPILOGUE_GELU, EPILOGUE_GELU_BIAS].contains(&self.epilogue)
     }
 
     /// The library's number for the epilogue.
@@ -134,6 +136,8 @@ mod tests {
         let narrow = ColumnMajor { m: 20, ..matmul };
         assert_eq!(Shape::of(&narrow, &gelu), None);
         assert!(Shape::of(&narrow, &Epilogue::Bias { bias: slice(128) }).is_some());
+        let plain = Shape::of(&narrow, &Epilogue::None).unwrap();
+        assert!(!plain.has_bias() && !plain.has_sum());
         assert_eq!(
             Shape::of(&matmul, &Epilogue::Bias { bias: slice(130) }),
             None

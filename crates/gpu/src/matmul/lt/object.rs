@@ -2,9 +2,12 @@
 
 use crate::{
     context::Context,
-    table::{Lt, Named, Opaque, Outcome, Status, lt::Destroy},
+    table::{
+        Lt, Named, Opaque, Outcome, Status,
+        lt::{Destroy, Set},
+    },
 };
-use std::{fmt, sync::Arc};
+use std::{ffi::c_int, fmt, sync::Arc};
 
 /// An object of the library, destroyed when dropped.
 pub(super) struct Object {
@@ -39,6 +42,26 @@ impl Object {
             handle: handle.expose_provenance(),
             destroy,
         })
+    }
+
+    /// Sets an attribute by `set`, the function for objects of this kind.
+    pub(super) fn set<T: Copy>(
+        &self,
+        lt: &Lt,
+        set: Named<Set>,
+        attribute: c_int,
+        value: T,
+    ) -> Outcome<()> {
+        // SAFETY: the object is live; the function copies a value of the type that the attribute documents.
+        let status = unsafe {
+            (set.function)(
+                self.handle(),
+                attribute,
+                (&raw const value).cast(),
+                size_of::<T>(),
+            )
+        };
+        lt.check(set.name, status)
     }
 
     /// The library's pointer.
