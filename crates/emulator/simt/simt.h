@@ -21,6 +21,7 @@
 #define FASCICLE_ROLLED
 #define FASCICLE_UNROLL_4
 #define FASCICLE_INDEPENDENT(name, Params, threads) FASCICLE_SIMT_KERNEL(name, Params, threads, false)
+#define FASCICLE_RESIDENT(name, Params, threads, blocks) FASCICLE_COOPERATIVE(name, Params, threads)
 #define FASCICLE_COOPERATIVE(name, Params, threads) FASCICLE_SIMT_KERNEL(name, Params, threads, true)
 
 // A kernel is a function that registers itself in the table of kernels, under its name and the width of warps.

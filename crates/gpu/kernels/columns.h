@@ -30,10 +30,12 @@ struct ColumnPartsParams {
     u64 rows_of_part;
 };
 
-// Adds the sums of all parts to beta times a row of numbers.
+// Adds the sums of all parts to beta times a row of numbers. Blocks of the second row of the grid add the sums that lie `columns`
+// numbers behind them to a second row of numbers.
 struct AddPartsParams {
     const void* partials;
     void* out;
+    void* second;
     double beta;  // 0 does not read them
     u64 columns;
     u64 parts;
@@ -86,20 +88,31 @@ FASCICLE_DEVICE void column_parts(const ColumnPartsParams& p) {
     store<N>(static_cast<A*>(p.partials) + part * p.columns + column, sum, p.columns - column);
 }
 
+// Runs of parts, which threads in y add at the same time; `lower/columns.rs` knows it too.
+constexpr u32 ADDING_RUNS = 8;
+
+// The sums of a run are added in order, and then those of the runs.
 template <class A, class T>
 FASCICLE_DEVICE void add_parts(const AddPartsParams& p) {
+    A* of_runs = reinterpret_cast<A*>(shared_memory()) + thread_x();
     u64 column = u64(block_x()) * block_size_x() + thread_x();
-    if (column >= p.columns) return;
-    const A* partials = static_cast<const A*>(p.partials) + column;
+    u64 parts_of_run = (p.parts + ADDING_RUNS - 1) / ADDING_RUNS, first = thread_y() * parts_of_run;
+    u64 end = column >= p.columns ? 0 : first + parts_of_run < p.parts ? first + parts_of_run : p.parts;
+    const A* partials = static_cast<const A*>(p.partials) + block_y() * p.columns + column;
     A sum = 0;
-    each_rows<32>(0, p.parts, [&](auto count, u64 part) {
+    each_rows<32>(first, end, [&](auto count, u64 part) {
         A sums[decltype(count)::value];
         FASCICLE_UNROLL
         for (int i = 0; i < decltype(count)::value; i++) sums[i] = partials[(part + i) * p.part_step];
         FASCICLE_UNROLL
         for (A of_part : sums) sum += of_part;
     });
-    T* out = static_cast<T*>(p.out) + column;
+    of_runs[thread_y() * block_size_x()] = sum;
+    barrier();
+    if (thread_y() > 0 || column >= p.columns) return;
+    FASCICLE_UNROLL
+    for (u32 run = 1; run < ADDING_RUNS; run++) sum += of_runs[run * block_size_x()];
+    T* out = static_cast<T*>(block_y() == 0 ? p.out : p.second) + column;
     if (p.beta != 0) sum += A(p.beta) * A(widen(*out));
     *out = narrow<T>(sum);
 }
@@ -118,7 +131,7 @@ FASCICLE_COPY_2D(1, fascicle::u8)
     FASCICLE_INDEPENDENT(fascicle_column_parts_##suffix, fascicle::ColumnPartsParams, 256) {                     \
         fascicle::column_parts<T>(p);                                                                            \
     }                                                                                                            \
-    FASCICLE_INDEPENDENT(fascicle_add_parts_##suffix, fascicle::AddPartsParams, 256) {                           \
+    FASCICLE_COOPERATIVE(fascicle_add_parts_##suffix, fascicle::AddPartsParams, 256) {                           \
         fascicle::add_parts<fascicle::Acc<T>, T>(p);                                                             \
     }
 FASCICLE_FLOATS(FASCICLE_COLUMNS)

@@ -43,21 +43,24 @@ struct NormalizeParams {
 template <class A>
 struct RowStatistics { A mean, rstd; };
 
+template <class A>
+FASCICLE_DEVICE RowStatistics<A> statistics_of(const NormSizes& sizes, A mean, A squares) {
+    A variance = squares / A(sizes.global_columns);
+    return {mean, A(1) / root_of(variance + A(sizes.epsilon))};
+}
+
 // Those of R rows from `row` on, whose moments are all loaded before one is used.
 template <int R, class A>
 FASCICLE_DEVICE void statistics_of_rows(const NormSizes& sizes, const void* moments, u64 row, RowStatistics<A> (&of_rows)[R]) {
     const A* at = static_cast<const A*>(moments) + 2 * row;
-    A squares[R];
+    A means[R], squares[R];
     FASCICLE_UNROLL
     for (int r = 0; r < R; r++) {
-        of_rows[r].mean = at[2 * r];
+        means[r] = at[2 * r];
         squares[r] = at[2 * r + 1];
     }
     FASCICLE_UNROLL
-    for (int r = 0; r < R; r++) {
-        A variance = squares[r] / A(sizes.global_columns);
-        of_rows[r].rstd = A(1) / root_of(variance + A(sizes.epsilon));
-    }
+    for (int r = 0; r < R; r++) of_rows[r] = statistics_of(sizes, means[r], squares[r]);
 }
 
 // The factors of a pack of columns.
@@ -67,6 +70,19 @@ FASCICLE_DEVICE Pack<A, N> factors_of(const Pack<T, N>& gain, const NormSizes& s
     FASCICLE_UNROLL
     for (int i = 0; i < N; i++) factors.at[i] += A(sizes.gain_offset);
     return factors;
+}
+
+// Normalises a pack of columns.
+template <class A, int N>
+FASCICLE_DEVICE void normalize_pack(Pack<A, N>& x, RowStatistics<A> statistics, const Pack<A, N>& factors) {
+    FASCICLE_UNROLL
+    for (int i = 0; i < N; i++) x.at[i] = (x.at[i] - statistics.mean) * statistics.rstd * factors.at[i];
+}
+
+template <class A, int N>
+FASCICLE_DEVICE void add_pack(Pack<A, N>& x, const Pack<A, N>& addends) {
+    FASCICLE_UNROLL
+    for (int i = 0; i < N; i++) x.at[i] += addends.at[i];
 }
 
 // The moments of a part of a row, joined as Chan, Golub and LeVeque do ("Updating formulae and a pairwise algorithm for
@@ -99,70 +115,59 @@ struct MomentsNode {
     }
 };
 
+// The node of a pack of which `left` elements are there: its moments, or its sum of squares.
 template <int N, class A>
-FASCICLE_DEVICE MomentsNode<A> moments_of_pack(const Pack<A, N>& x, u64 left) {
+FASCICLE_DEVICE void node_of_pack(const Pack<A, N>& x, u64 left, MomentsNode<A>& node) {
     MomentsNode<A> nodes[N];
     FASCICLE_UNROLL
     for (int i = 0; i < N; i++) nodes[i] = {x.at[i], A(0), 1};
     // The compiler knows the columns of all nodes of a complete pack.
-    if (left >= N) return join_pack(nodes);
-    FASCICLE_UNROLL
-    for (int i = 0; i < N; i++) nodes[i].columns = u64(i) < left ? 1 : 0;
-    return join_pack(nodes);
-}
-
-// The moments of a lane's packs of K chunks.
-template <class T, int K>
-FASCICLE_DEVICE void moments_of_chunks(const T* from, u64 left, MomentsNode<Acc<T>> (&nodes)[K]) {
-    Pack<T, SIXTEEN_BYTES<T>> packs[K];
-    load_chunks(from, left, packs);
-    FASCICLE_UNROLL
-    for (int k = 0; k < K; k++) nodes[k] = moments_of_pack(widened<Acc<T>>(packs[k]), left_behind<T>(left, k));
-}
-
-// The sums of squares of a lane's packs of K chunks.
-template <class T, int K>
-FASCICLE_DEVICE void squares_of_chunks(const T* from, u64 left, SumNode<Acc<T>> (&nodes)[K]) {
-    constexpr int N = SIXTEEN_BYTES<T>;
-    Pack<T, N> packs[K];
-    load_chunks(from, left, packs);
-    FASCICLE_UNROLL
-    for (int k = 0; k < K; k++) {
-        SumNode<Acc<T>> of_pack[N];
-        auto x = widened<Acc<T>>(packs[k]);
+    if (left < N) {
         FASCICLE_UNROLL
-        for (int i = 0; i < N; i++) of_pack[i] = {x.at[i] * x.at[i]};
-        nodes[k] = join_pack(of_pack);
+        for (int i = 0; i < N; i++) nodes[i].columns = u64(i) < left ? 1 : 0;
+        node = join_pack(nodes);
+    } else {
+        node = join_pack(nodes);
     }
+}
+
+template <int N, class A>
+FASCICLE_DEVICE void node_of_pack(const Pack<A, N>& x, u64, SumNode<A>& node) {
+    SumNode<A> nodes[N];
+    FASCICLE_UNROLL
+    for (int i = 0; i < N; i++) nodes[i] = {x.at[i] * x.at[i]};
+    node = join_pack(nodes);
 }
 
 // Chunks that a warp reads at once.
 constexpr int MOMENTS_CHUNKS = 4;
 
+// The node of the columns start..end of a row, in every lane of the warp; `start` is a multiple of a chunk.
+template <class Node, class T>
+FASCICLE_DEVICE Node join_row(const T* row, u64 start, u64 end) {
+    return join_columns<MOMENTS_CHUNKS, T, Node>(start, end, [&](u64 column, u64 left, auto& nodes) {
+        constexpr int K = sizeof(nodes) / sizeof(nodes[0]);
+        Pack<T, SIXTEEN_BYTES<T>> packs[K];
+        load_chunks(row + column, left, packs);
+        FASCICLE_UNROLL
+        for (int k = 0; k < K; k++) node_of_pack(widened<Acc<T>>(packs[k]), left_behind<T>(left, k), nodes[k]);
+    });
+}
+
 // LayerNorm: mean and centred squares. RMSNorm: 0 and squares.
+template <class A> struct RowMoments { A mean, squares; };
+template <class A> FASCICLE_DEVICE RowMoments<A> moments_of(MomentsNode<A> node) { return {node.mean, node.squares}; }
+template <class A> FASCICLE_DEVICE RowMoments<A> moments_of(SumNode<A> node) { return {A(0), node.sum}; }
+
 template <class T>
 FASCICLE_DEVICE void moments(const MomentsParams& p) {
     using A = Acc<T>;
     u64 columns = p.sizes.columns;
     each_row_of_warp(p.sizes.rows, [&](u64 row) {
         const T* x = static_cast<const T*>(p.x) + row * columns;
-        A mean = 0, squares;
-        if (p.sizes.centred) {
-            auto node = join_columns<MOMENTS_CHUNKS, T, MomentsNode<A>>(0, columns, [&](u64 column, u64 left, auto& nodes) {
-                moments_of_chunks(x + column, left, nodes);
-            });
-            mean = node.mean;
-            squares = node.squares;
-        } else {
-            squares = join_columns<MOMENTS_CHUNKS, T, SumNode<A>>(0, columns, [&](u64 column, u64 left, auto& nodes) {
-                squares_of_chunks(x + column, left, nodes);
-            }).sum;
-        }
-        if (lane_index() == 0) {
-            A* out = static_cast<A*>(p.moments) + 2 * row;
-            out[0] = mean;
-            out[1] = squares;
-        }
+        RowMoments<A> found = p.sizes.centred ? moments_of(join_row<MomentsNode<A>>(x, 0, columns))
+                                              : moments_of(join_row<SumNode<A>>(x, 0, columns));
+        if (lane_index() == 0) static_cast<RowMoments<A>*>(p.moments)[row] = found;
     });
 }
 
@@ -205,12 +210,8 @@ FASCICLE_DEVICE void normalize(const NormalizeParams& p) {
             FASCICLE_UNROLL
             for (int r = 0; r < R; r++) {
                 auto x = widened<A>(packs[r]);
-                FASCICLE_UNROLL
-                for (int i = 0; i < N; i++) x.at[i] = (x.at[i] - statistics[r].mean) * statistics[r].rstd * factors.at[i];
-                if (p.bias != nullptr) {
-                    FASCICLE_UNROLL
-                    for (int i = 0; i < N; i++) x.at[i] += offsets.at[i];
-                }
+                normalize_pack(x, statistics[r], factors);
+                if (p.bias != nullptr) add_pack(x, offsets);
                 store_as<N>(static_cast<T*>(p.out) + (row + r) * columns + column, x, left);
             }
         });

@@ -49,6 +49,17 @@ struct NormSumsNode {
     FASCICLE_DEVICE NormSumsNode of_lane(u32 lane) const { return {from_lane(g, lane), from_lane(g_xhat, lane)}; }
 };
 
+// Turns a pack of d_out into one of d_x, from the means of g and of g * xhat over the full row.
+template <class A, int N>
+FASCICLE_DEVICE void gradient_of_pack(Pack<A, N>& d, const Pack<A, N>& x, const Pack<A, N>& factors, RowStatistics<A> statistics,
+                                      A mean_g, A mean_g_xhat) {
+    FASCICLE_UNROLL
+    for (int i = 0; i < N; i++) {
+        A xhat = (x.at[i] - statistics.mean) * statistics.rstd;
+        d.at[i] = statistics.rstd * (d.at[i] * factors.at[i] - multiply_add(xhat, mean_g_xhat, mean_g));
+    }
+}
+
 // The sums of a lane's packs of K chunks.
 template <class T, int K>
 FASCICLE_DEVICE void norm_sums_of_chunks(const NormRowSumsParams& p, u64 row, RowStatistics<Acc<T>> statistics, u64 column,
@@ -118,7 +129,8 @@ FASCICLE_DEVICE void norm_column_sums(const NormColumnSumsParams& p) {
             auto x_r = widened<A>(x[r]), d = widened<A>(d_out[r]);
             FASCICLE_UNROLL
             for (int i = 0; i < N; i++) {
-                d_gain.at[i] += d.at[i] * ((x_r.at[i] - statistics[r].mean) * statistics[r].rstd);
+                A xhat = (x_r.at[i] - statistics[r].mean) * statistics[r].rstd;
+                d_gain.at[i] = multiply_add(d.at[i], xhat, d_gain.at[i]);
                 d_bias.at[i] += d.at[i];
             }
         }
@@ -155,13 +167,8 @@ FASCICLE_DEVICE void normalize_backward(const NormalizeBackwardParams& p) {
             for (int r = 0; r < R; r++) {
                 mean_g[r] = p.sizes.centred ? mean_g[r] / global_columns : A(0);
                 mean_g_xhat[r] /= global_columns;
-                auto [mean, rstd] = statistics[r];
-                auto x_r = widened<A>(x[r]), d = widened<A>(d_out[r]);
-                FASCICLE_UNROLL
-                for (int i = 0; i < N; i++) {
-                    A xhat = (x_r.at[i] - mean) * rstd;
-                    d.at[i] = rstd * (d.at[i] * factors.at[i] - (mean_g[r] + xhat * mean_g_xhat[r]));
-                }
+                auto d = widened<A>(d_out[r]);
+                gradient_of_pack(d, widened<A>(x[r]), factors, statistics[r], mean_g[r], mean_g_xhat[r]);
                 store_as<N>(static_cast<T*>(p.d_x) + (row + r) * columns + column, d, left);
             }
         });

@@ -43,6 +43,13 @@ using i32 = int32_t;
     extern "C" __global__ void __launch_bounds__(threads) name(const Params p)
 // A cooperative kernel has barriers or exchanges.
 #define FASCICLE_COOPERATIVE(name, Params, threads) FASCICLE_INDEPENDENT(name, Params, threads)
+// A cooperative kernel of which a multiprocessor is to hold `blocks` blocks at a time; so its registers are limited.
+#if defined(FASCICLE_CUDA)
+#define FASCICLE_RESIDENT(name, Params, threads, blocks) \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const Params p)
+#else
+#define FASCICLE_RESIDENT(name, Params, threads, blocks) FASCICLE_COOPERATIVE(name, Params, threads)
+#endif
 
 namespace fascicle {
 

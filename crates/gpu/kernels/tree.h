@@ -71,16 +71,41 @@ FASCICLE_DEVICE Node join_shared(Node (&nodes)[K], u32 mask, bool alike, Join jo
     return join_shared(half, 2 * mask, alike, join);
 }
 
-// The node of K chunks, in every lane. Before, a lane holds the node of its pack in each chunk. `join(mask, left, right)` joins
-// nodes of lanes that differ in `mask`.
+// The node of chunk l % K in lane l. Before, a lane holds the node of its pack in each of K chunks. `join(mask, left, right)`
+// joins nodes of lanes that differ in `mask`.
 template <int K, class Node, class Join>
-FASCICLE_DEVICE Node join_chunks(Node (&nodes)[K], bool alike, Join join) {
+FASCICLE_DEVICE Node join_each_chunk(Node (&nodes)[K], bool alike, Join join) {
     Node node = join_shared(nodes, 1, alike, join);
     FASCICLE_UNROLL
     for (u32 mask = K; mask < WARP; mask *= 2) node = join_two(node, node, mask, alike, join);
+    return node;
+}
+
+// The node of K neighbouring chunks, in every lane. Otherwise as `join_each_chunk`.
+template <int K, class Node, class Join>
+FASCICLE_DEVICE Node join_chunks(Node (&nodes)[K], bool alike, Join join) {
+    Node node = join_each_chunk(nodes, alike, join);
     auto by_chunk = [](u32, Node left, Node right) { return Node::join(left, right); };
     FASCICLE_UNROLL
     for (u32 mask = 1; mask < u32(K); mask *= 2) node = join_two(node, node, mask, alike, by_chunk);
+    return node;
+}
+
+// The most warps of which `join_warps` joins the nodes.
+template <int R> constexpr u32 MOST_JOINED_WARPS = 2 * WARP / R;
+
+// The node of row l % R in lane l, from the nodes of `warps` warps, which hold neighbouring columns of R rows. The node of row r
+// in warp w lies at `of_warps[w * R + r]`.
+template <int R, class Node>
+FASCICLE_DEVICE Node join_warps(const Node* of_warps, u32 warps) {
+    u32 row = lane_index() % R, warp = lane_index() / R * 2;
+    Node left = warp < warps ? of_warps[warp * R + row] : Node::empty();
+    Node right = warp + 1 < warps ? of_warps[(warp + 1) * R + row] : Node::empty();
+    Node node = Node::join(left, right);
+    FASCICLE_UNROLL
+    for (u32 mask = R; mask < WARP; mask *= 2) {
+        node = join_two(node, node, mask, false, [](u32, Node left, Node right) { return Node::join(left, right); });
+    }
     return node;
 }
 

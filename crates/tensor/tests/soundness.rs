@@ -102,8 +102,25 @@ fn sizes_that_wrap_are_refused() {
         ..norm
     };
     refusal(ops::norm::normalize(tallest, &none, &none, &none, None));
-    refusal(ops::norm::backward(
+    refusal(ops::norm::normalize_backward(
         tallest, &none, &none, &none, &none, &none,
+    ));
+    // Rows that are not full.
+    let cut = NormShape {
+        rows: 1,
+        columns: 1,
+        global_columns: 2,
+        ..norm
+    };
+    let moments = zeros(&[1, 2]);
+    refusal(ops::norm::forward(cut, &one, &one, None));
+    let gradients = ops::norm::Gradients {
+        d_x: &zeros(&[1]),
+        d_gain: &zeros(&[1]),
+        d_bias: None,
+    };
+    refusal(ops::norm::backward(
+        cut, &one, &moments, &one, &one, gradients, 0.0,
     ));
     let region = Region {
         rows: 1,

@@ -67,6 +67,8 @@ pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
             Kernel::RowSum(args) => rows::row_sum(args, pool),
             Kernel::Softmax(args) => rows::softmax(args, pool),
             Kernel::SoftmaxBackward(args) => rows::softmax_backward(args, pool),
+            Kernel::NormForward(args) => norm::norm_forward(args, pool),
+            Kernel::NormBackward(args) => norm_backward::norm_backward(args, pool),
             Kernel::Moments(args) => norm::moments(args, pool),
             Kernel::CombineMoments(args) => norm::combine_moments(args),
             Kernel::Normalize(args) => norm::normalize(args, pool),

@@ -13,9 +13,43 @@ use crate::{
 };
 use hal::{
     Result,
-    kernel::{CombineMoments, Moments, NormShape, Normalize},
+    kernel::{CombineMoments, Moments, NormForward, NormShape, Normalize},
     sums::{self, Tree},
 };
+
+/// # Safety
+/// As for [`execute`](super::execute).
+pub(super) unsafe fn norm_forward(args: &NormForward, pool: &Pool) -> Result<()> {
+    let &NormForward {
+        shape,
+        x,
+        gain,
+        bias,
+        moments: found,
+        out,
+    } = args;
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        moments(
+            &Moments {
+                shape,
+                x,
+                moments: found,
+            },
+            pool,
+        )
+    }?;
+    let rest = Normalize {
+        shape,
+        x,
+        moments: found,
+        gain,
+        bias,
+        out,
+    };
+    // SAFETY: guaranteed by the caller; the moments were written above.
+    unsafe { normalize(&rest, pool) }
+}
 
 /// # Safety
 /// As for [`execute`](super::execute).

@@ -14,10 +14,30 @@ use crate::{
     pool::Pool,
 };
 use hal::{
-    Result,
-    kernel::{NormKind, NormShape, NormalizeBackward, NormalizeSums},
+    RawSlice, Result,
+    kernel::{NormBackward, NormKind, NormShape, NormalizeBackward, NormalizeSums},
     sums::Tree,
 };
+
+/// # Safety
+/// As for [`execute`](super::execute).
+pub(super) unsafe fn norm_backward(args: &NormBackward, pool: &Pool) -> Result<()> {
+    dispatch!("norm_backward", args.x.dtype, T => {
+        let mut row_sums = vec![<T as Element>::Acc::ZERO; 2 * args.shape.rows];
+        let sums = RawSlice {
+            addr: row_sums.as_mut_ptr() as u64,
+            len: row_sums.len(),
+            dtype: args.x.dtype.accumulator(),
+        };
+        let &NormBackward { shape, x, moments, gain, d_out, d_gain, d_bias, beta, d_x } = args;
+        let first = NormalizeSums { shape, x, moments, gain, d_out, sums, d_gain, d_bias, beta };
+        // SAFETY: guaranteed by the caller; the row sums live until both parts have run.
+        unsafe { normalize_sums(&first, pool) }?;
+        let rest = NormalizeBackward { shape, x, moments, gain, d_out, sums, d_x };
+        // SAFETY: as above.
+        unsafe { normalize_backward(&rest, pool) }
+    })
+}
 
 /// # Safety
 /// As for [`execute`](super::execute).

@@ -15,7 +15,7 @@ params! {
     struct Copy2dParams { src: u64, dst: u64, src_leading: u64, dst_leading: u64, rows: u64, columns: u64, }
     struct AddBiasParams { x: u64, bias: u64, rows: u64, columns: u64, }
     struct ColumnPartsParams { x: u64, partials: u64, rows: u64, columns: u64, rows_of_part: u64, }
-    struct AddPartsParams { partials: u64, out: u64, beta: f64, columns: u64, parts: u64, part_step: u64, }
+    struct AddPartsParams { partials: u64, out: u64, second: u64, beta: f64, columns: u64, parts: u64, part_step: u64, }
 }
 
 pub(super) const LAYOUTS: &[Layout] = &[
@@ -99,7 +99,14 @@ pub(super) fn column_sum(
     };
     let (grid, block) = rows(parts, columns, pack(dtype));
     let sums = Launch::new(name, grid, block, &params);
-    let added = add_parts(workspace, args.out, args.beta, columns, parts, columns);
+    let added = add_parts(
+        workspace,
+        (args.out, None),
+        args.beta,
+        columns,
+        parts,
+        columns,
+    );
     Ok(match (args.rows, columns) {
         (_, 0) => Vec::new(),
         (0, _) => vec![added],
@@ -107,10 +114,14 @@ pub(super) fn column_sum(
     })
 }
 
-/// Adds `parts` partial sums, `part_step` numbers apart, to `beta` times the `columns` elements of `out`.
+/// Runs of parts that a block adds at a time, as in `columns.h`.
+const ADDING_RUNS: u32 = 8;
+
+/// Adds `parts` partial sums, `part_step` numbers apart, to `beta` times the `columns` elements of `out`; and those that lie
+/// `columns` numbers behind them to a second one.
 pub(super) fn add_parts(
     partials: u64,
-    out: RawSlice,
+    (out, second): (RawSlice, Option<RawSlice>),
     beta: f64,
     columns: usize,
     parts: usize,
@@ -119,16 +130,20 @@ pub(super) fn add_parts(
     let params = AddPartsParams {
         partials,
         out: out.addr,
+        second: second.map_or(0, |second| second.addr),
         beta,
         columns: columns as u64,
         parts: parts as u64,
         part_step: part_step as u64,
     };
-    // Small blocks: a matrix has few columns, and every multiprocessor should get some.
-    Launch::new(
+    // Few columns for a block: a matrix has few, and every multiprocessor should get some.
+    let (across, outs) = (32, 1 + u32::from(second.is_some()));
+    let launch = Launch::new(
         Name::of("add_parts_").and(out.dtype),
-        [blocks(columns, 32), 1, 1],
-        [32, 1, 1],
+        [blocks(columns, across), outs, 1],
+        [across as u32, ADDING_RUNS, 1],
         &params,
-    )
+    );
+    let sums = across * ADDING_RUNS as usize;
+    launch.with_shared((sums * out.dtype.accumulator().bytes()) as u32)
 }

@@ -5,8 +5,8 @@
 
 use super::{
     attention, attention_join, coded, columns, documents, dropout, elementwise, embedding,
-    exact_squares, factored, gemm, layout, lines, loss, muon, norm, optimiser, rope, rows, squares,
-    transpose,
+    exact_squares, factored, gemm, layout, lines, loss, muon, norm, norm_full, optimiser, rope,
+    rows, squares, transpose,
 };
 
 /// Size of a struct and offsets of its fields.
@@ -43,11 +43,12 @@ pub(super) use params;
 
 /// The layouts of all of them.
 pub fn all() -> Vec<Layout> {
-    let families: [&[Layout]; 21] = [
+    let families: [&[Layout]; 22] = [
         elementwise::LAYOUTS,
         columns::LAYOUTS,
         dropout::LAYOUTS,
         norm::LAYOUTS,
+        norm_full::LAYOUTS,
         attention::LAYOUTS,
         attention_join::LAYOUTS,
         loss::LAYOUTS,

@@ -25,6 +25,7 @@ mod loss;
 mod muon;
 pub mod name;
 mod norm;
+mod norm_full;
 mod optimiser;
 mod parts;
 mod rope;
@@ -63,6 +64,8 @@ pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<V
         Kernel::RowSum(args) => rows::row_sum(args, traits),
         Kernel::Softmax(args) => rows::softmax(args, traits),
         Kernel::SoftmaxBackward(args) => rows::softmax_backward(args, traits),
+        Kernel::NormForward(args) => norm_full::forward(args, traits),
+        Kernel::NormBackward(args) => norm_full::backward(args, traits, workspace),
         Kernel::Moments(args) => norm::moments(args, traits),
         Kernel::CombineMoments(args) => norm::combine_moments(args, traits),
         Kernel::Normalize(args) => norm::normalize(args, traits),
@@ -103,9 +106,10 @@ pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<V
 }
 
 /// Bytes of scratch memory that the launches of `kernel` need; 0 for most.
-pub fn workspace_bytes(kernel: &Kernel, _traits: &DeviceTraits) -> usize {
+pub fn workspace_bytes(kernel: &Kernel, traits: &DeviceTraits) -> usize {
     match kernel {
         Kernel::ColumnSum(args) => columns::column_sum_workspace(args),
+        Kernel::NormBackward(args) => norm_full::backward_workspace(args, traits),
         Kernel::NormalizeSums(args) => norm::normalize_sums_workspace(args),
         Kernel::AttentionBackward(args) => attention::backward_workspace(args),
         Kernel::EmbeddingBackward(args) => embedding::embedding_backward_workspace(args),

@@ -9,7 +9,7 @@ use super::{
     shape::{blocks, pack, parts, rows, warps},
 };
 use hal::{
-    DType, Result,
+    DType, RawSlice, Result,
     kernel::{
         CombineMoments, Moments, NormKind, NormShape, Normalize, NormalizeBackward, NormalizeSums,
     },
@@ -90,7 +90,7 @@ fn groups(shape: NormShape, dtype: DType) -> ([u32; 3], [u32; 3]) {
 }
 
 /// The launches; none if the matrix has no element.
-fn unless_empty(shape: NormShape, launches: Vec<Launch>) -> Vec<Launch> {
+pub(super) fn unless_empty(shape: NormShape, launches: Vec<Launch>) -> Vec<Launch> {
     if shape.rows * shape.columns == 0 {
         Vec::new()
     } else {
@@ -156,13 +156,36 @@ pub(super) fn normalize(args: &Normalize, traits: &DeviceTraits) -> Result<Vec<L
     ))
 }
 
-/// Bytes of the partial sums of columns, which come first.
-fn column_bytes(args: &NormalizeSums) -> usize {
-    partials_bytes(args.shape.rows, 2 * args.shape.columns, args.x.dtype)
+/// Bytes of the partial sums of columns: for each part of the rows those of the gain's gradient, then those of the bias's.
+pub(super) fn column_bytes(shape: NormShape, dtype: DType) -> usize {
+    partials_bytes(shape.rows, 2 * shape.columns, dtype)
 }
 
+/// Adds the partial sums to the gradients of gain and bias.
+pub(super) fn add_column_parts(
+    shape: NormShape,
+    partials: u64,
+    (d_gain, d_bias): (RawSlice, Option<RawSlice>),
+    beta: f64,
+) -> Option<Launch> {
+    let (columns, num_parts) = (shape.columns, parts(shape.rows).1);
+    let add = || {
+        add_parts(
+            partials,
+            (d_gain, d_bias),
+            beta,
+            columns,
+            num_parts,
+            2 * columns,
+        )
+    };
+    (columns > 0).then(add)
+}
+
+/// The partial sums of columns come first.
 pub(super) fn normalize_sums_workspace(args: &NormalizeSums) -> usize {
-    column_bytes(args) + 2 * args.shape.rows * args.x.dtype.accumulator().bytes()
+    column_bytes(args.shape, args.x.dtype)
+        + 2 * args.shape.rows * args.x.dtype.accumulator().bytes()
 }
 
 /// Sums along the rows, which leave the statistics of the rows; sums down the columns in parts; and the sums of the parts.
@@ -172,20 +195,14 @@ pub(super) fn normalize_sums(
     workspace: u64,
 ) -> Result<Vec<Launch>> {
     let (shape, dtype) = (args.shape, traits.float("normalize_sums", args.x.dtype)?);
-    let (num_parts, columns) = (parts(shape.rows).1, shape.columns);
-    let bias_partials = workspace + (columns * args.x.dtype.accumulator().bytes()) as u64;
-    let statistics = workspace + column_bytes(args) as u64;
+    let statistics = workspace + column_bytes(shape, args.x.dtype) as u64;
     let sums = vec![
         row_sums(args, dtype, statistics, traits),
         column_sums(args, dtype, statistics, workspace),
     ];
     let mut launches = unless_empty(shape, sums);
-    if columns > 0 {
-        let add =
-            |partials, out| add_parts(partials, out, args.beta, columns, num_parts, 2 * columns);
-        launches.push(add(workspace, args.d_gain));
-        launches.extend(args.d_bias.map(|d_bias| add(bias_partials, d_bias)));
-    }
+    let gradients = (args.d_gain, args.d_bias);
+    launches.extend(add_column_parts(shape, workspace, gradients, args.beta));
     Ok(launches)
 }
 

@@ -7,6 +7,8 @@ use hal::{DType, Error, Result};
 pub(super) const THREADS: u32 = 256;
 /// The most blocks that a grid may have in y and z.
 pub(super) const MAX_BLOCKS_Y: usize = 65_535;
+/// The most parts of the rows in sums down columns.
+const MOST_PARTS: usize = 4096;
 /// The most blocks in x that are worth starting; kernels cover the rest in strides.
 const MAX_BLOCKS_X: usize = 1 << 24;
 
@@ -75,8 +77,14 @@ pub(super) fn blocks_y(operation: &str, what: &str, count: usize) -> Result<u32>
 }
 
 /// How sums down columns are split: rows per part, and the number of parts. It depends on the number of rows alone.
+///
+/// A block of its own for each part should give every multiprocessor work, so there are 256 parts, or parts of 64 rows: then the
+/// partial sums are still few beside the rows.
 pub(super) fn parts(rows: usize) -> (usize, usize) {
-    let rows_of_part = rows.div_ceil(128).max(16);
+    let rows_of_part = rows
+        .div_ceil(256)
+        .clamp(16, 64)
+        .max(rows.div_ceil(MOST_PARTS));
     (rows_of_part, rows.div_ceil(rows_of_part))
 }
 
@@ -86,10 +94,12 @@ mod tests {
 
     #[test]
     fn parts_cover_all_rows() {
-        for rows in [1, 15, 16, 17, 2047, 2048, 2049, 100_000] {
+        for rows in [1, 15, 16, 17, 2047, 2048, 2049, 100_000, 1_000_000] {
             let (rows_of_part, parts) = parts(rows);
             assert!(
-                parts <= 128 && parts * rows_of_part >= rows && (parts - 1) * rows_of_part < rows,
+                parts <= MOST_PARTS
+                    && parts * rows_of_part >= rows
+                    && (parts - 1) * rows_of_part < rows,
                 "{rows}"
             );
         }

@@ -14,6 +14,7 @@ mod machine;
 mod memory;
 mod nodes;
 mod norm;
+mod norm_full;
 mod optimiser;
 mod rows;
 mod softmax;

@@ -43,7 +43,8 @@ pub use layout::{Copy2d, CopyStrided, SelectRows};
 pub use loss::{CombineSoftmax, CrossEntropyBackward, SoftmaxStatistics};
 pub use muon::{Momentum, MomentumTensor, UnitNorm};
 pub use norm::{
-    CombineMoments, Moments, NormKind, NormShape, Normalize, NormalizeBackward, NormalizeSums,
+    CombineMoments, Moments, NormBackward, NormForward, NormKind, NormShape, Normalize,
+    NormalizeBackward, NormalizeSums,
 };
 pub use optimiser::{
     AdamW, AdamWTensor, ClipScale, ExactSquares, ExactTotal, Largest, Lion, LionTensor, Sgd,
@@ -76,6 +77,8 @@ pub enum Kernel {
     RowSum(RowSum),
     Softmax(Softmax),
     SoftmaxBackward(SoftmaxBackward),
+    NormForward(NormForward),
+    NormBackward(NormBackward),
     Moments(Moments),
     CombineMoments(CombineMoments),
     Normalize(Normalize),
@@ -132,6 +135,8 @@ impl Kernel {
             Kernel::RowSum(_) => "row_sum",
             Kernel::Softmax(_) => "softmax",
             Kernel::SoftmaxBackward(_) => "softmax_backward",
+            Kernel::NormForward(_) => "norm_forward",
+            Kernel::NormBackward(_) => "norm_backward",
             Kernel::Moments(_) => "norm_moments",
             Kernel::CombineMoments(_) => "norm_combine",
             Kernel::Normalize(_) => "normalize",
@@ -188,6 +193,8 @@ impl Kernel {
             Kernel::RowSum(args) => args.operands(visit),
             Kernel::Softmax(args) => args.operands(visit),
             Kernel::SoftmaxBackward(args) => args.operands(visit),
+            Kernel::NormForward(args) => args.operands(visit),
+            Kernel::NormBackward(args) => args.operands(visit),
             Kernel::Moments(args) => args.operands(visit),
             Kernel::CombineMoments(args) => args.operands(visit),
             Kernel::Normalize(args) => args.operands(visit),

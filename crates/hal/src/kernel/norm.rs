@@ -1,11 +1,13 @@
 //! LayerNorm and RMSNorm over rows that may be cut into several shards.
 //!
-//! A norm runs in steps, so that the statistics of a row can be combined over ranks between them: [`Moments`]
-//! of the local columns, [`CombineMoments`] of all shards, [`Normalize`]. Backward likewise: [`NormalizeSums`]
-//! locally, a sum over ranks, [`NormalizeBackward`]. With one shard the combination is skipped.
+//! Of full rows, a norm is one kernel in each direction: [`NormForward`] and [`NormBackward`]. Of rows that are cut, it
+//! runs in steps, so that the statistics of a row can be combined over ranks between them: [`Moments`] of the local
+//! columns, [`CombineMoments`] of all shards, [`Normalize`]. Backward likewise: [`NormalizeSums`] locally, a sum over
+//! ranks, [`NormalizeBackward`].
 //!
 //! Where the device keeps [canonical sums](crate::Capabilities::canonical_sums), moments and row sums are those of the
-//! tree of [`sums`](crate::sums) over single columns: nodes computed apart and combined have the bits of the full row.
+//! tree of [`sums`](crate::sums) over single columns: nodes computed apart and combined have the bits of the full row,
+//! and the kernels of full rows have the bits of the steps.
 
 use crate::{
     RawSlice,
@@ -49,6 +51,46 @@ pub struct NormShape {
     pub global_columns: usize,
     /// Added to the variance, or to the mean square.
     pub epsilon: f64,
+}
+
+/// [`Moments`] and [`Normalize`] of full rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NormForward {
+    /// Sizes; all columns of the full row are here.
+    pub shape: NormShape,
+    /// rows x columns, any float type.
+    pub x: RawSlice,
+    /// columns, of the type of `x`.
+    pub gain: RawSlice,
+    /// columns, of the type of `x`; for `Layer` alone.
+    pub bias: Option<RawSlice>,
+    /// rows x 2, of the accumulator type, as of [`Moments`].
+    pub moments: RawSlice,
+    /// rows x columns, of the type of `x`; overlaps nothing.
+    pub out: RawSlice,
+}
+
+/// [`NormalizeSums`] and [`NormalizeBackward`] of full rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NormBackward {
+    /// Sizes; all columns of the full row are here.
+    pub shape: NormShape,
+    /// rows x columns.
+    pub x: RawSlice,
+    /// rows x 2.
+    pub moments: RawSlice,
+    /// columns, of the type of `x`.
+    pub gain: RawSlice,
+    /// rows x columns, of the type of `x`.
+    pub d_out: RawSlice,
+    /// columns, of the accumulator type.
+    pub d_gain: RawSlice,
+    /// columns, of the accumulator type; for `Layer` alone.
+    pub d_bias: Option<RawSlice>,
+    /// Factor of what `d_gain` and `d_bias` hold; 0 does not read them.
+    pub beta: f64,
+    /// rows x columns, of the type of `x`; overlaps nothing.
+    pub d_x: RawSlice,
 }
 
 /// Mean and centred sum of squares of the local columns of every row.
@@ -140,6 +182,11 @@ pub struct NormalizeBackward {
 }
 
 operands! {
+    NormForward { x: READ, gain: READ, bias: READ, moments: WRITE, out: WRITE ; shape }
+    NormBackward {
+        x: READ, moments: READ, gain: READ, d_out: READ, d_gain: UPDATE, d_bias: UPDATE, d_x: WRITE
+        ; shape, beta
+    }
     Moments { x: READ, moments: WRITE ; shape }
     CombineMoments { parts: READ, moments: WRITE ; shape, widths }
     Normalize { x: READ, moments: READ, gain: READ, bias: READ, out: WRITE ; shape }

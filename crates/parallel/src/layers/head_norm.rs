@@ -8,7 +8,7 @@ use tensor::{
     Error, ReduceOp, Result, Tensor, Var,
     ops::{
         self, BinaryOp,
-        norm::{self, NormShape},
+        norm::{self, Gradients, NormShape},
     },
 };
 
@@ -29,8 +29,7 @@ pub fn head_norm(x: &DTensor, kind: NormKind, gain: &Parameter, epsilon: f64) ->
     let heads = LocalHeads::of(&x, gain)?;
     let matrix = heads.matrix(x.held())?;
     let shape = norm::shape(kind, &matrix, heads.size, epsilon);
-    let moments = norm::moments(shape, &matrix)?;
-    let out = norm::normalize(shape, &matrix, &moments, &gain.value()?, None)?;
+    let (out, moments) = norm::forward(shape, &matrix, &gain.value()?, None)?;
     let out = out.reshape(x.held().shape())?;
     let saved = Saved {
         pass: x.pass().clone(),
@@ -108,22 +107,20 @@ impl Saved {
             .pass
             .context()
             .buffer(gain.dtype().accumulator(), &[self.heads.size])?;
-        let sums = norm::sums(
-            shape,
-            &self.x,
-            &self.moments,
-            &gain,
-            &d_out,
-            (&d_gain, None),
-            0.0,
-        )?;
+        let d_x = Tensor::empty(d_out.device(), d_out.dtype(), d_out.shape())?;
+        let gradients = Gradients {
+            d_x: &d_x,
+            d_gain: &d_gain,
+            d_bias: None,
+        };
+        norm::backward(shape, &self.x, &self.moments, &gain, &d_out, gradients, 0.0)?;
         if !self.gain.is_frozen() {
             match self.pass.sums_by_rows() {
                 true => self.add_by_rows(&d_out)?,
                 false => self.add(&d_gain)?,
             }
         }
-        norm::backward(shape, &self.x, &self.moments, &gain, &d_out, &sums)?.reshape(&given)
+        d_x.reshape(&given)
     }
 
     // Adds the sum over the heads of all ranks to the gradient of the gain.

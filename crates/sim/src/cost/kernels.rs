@@ -26,7 +26,9 @@ pub(super) enum Work {
 /// The family name under which a machine lists its efficiencies.
 pub(super) const fn family(kernel: &Kernel) -> &'static str {
     match kernel {
-        Kernel::Moments(_)
+        Kernel::NormForward(_)
+        | Kernel::NormBackward(_)
+        | Kernel::Moments(_)
         | Kernel::CombineMoments(_)
         | Kernel::Normalize(_)
         | Kernel::NormalizeSums(_)
@@ -77,6 +79,10 @@ pub(super) fn work(kernel: &Kernel) -> Work {
             let CustomCost { flop, bytes } = call.cost();
             let dtype = call.dtype();
             return Work::Custom { bytes, flop, dtype };
+        }
+        Kernel::NormForward(call) => moved(kernel) - call.bias.map_or(0.0, size),
+        Kernel::NormBackward(call) => {
+            moved(kernel) - call.d_bias.map_or(0.0, |bias| 2.0 * size(bias))
         }
         Kernel::Normalize(call) => moved(kernel) - call.bias.map_or(0.0, size),
         Kernel::NormalizeSums(call) => {

@@ -1,10 +1,14 @@
-//! LayerNorm and RMSNorm, in steps between which statistics are combined over ranks.
+//! LayerNorm and RMSNorm: [`forward`] and [`backward`] of full rows; and of rows that are cut, in steps between which
+//! statistics are combined over ranks.
 
 use super::{float, holds, launch, same_length, same_type};
 use crate::{Arguments, Tensor, shape::product};
 use hal::{
     Kernel, Result,
-    kernel::{CombineMoments, Moments, Normalize, NormalizeBackward, NormalizeSums},
+    kernel::{
+        CombineMoments, Moments, NormBackward, NormForward, Normalize, NormalizeBackward,
+        NormalizeSums,
+    },
 };
 
 pub use hal::kernel::{NormKind, NormShape};
@@ -18,6 +22,92 @@ pub fn shape(kind: NormKind, x: &Tensor, global_columns: usize, epsilon: f64) ->
         global_columns,
         epsilon,
     }
+}
+
+/// The normalised rows, with gain and bias, and the moments of the rows, in one pass over `x`. The rows must be full.
+///
+/// The bits are those of [`moments`] and [`normalize`].
+///
+/// # Shapes
+/// `x` and the first result: rows x columns. `gain`, `bias`: columns. The second result: rows x 2.
+/// # Errors
+/// [`Error::Invalid`](hal::Error::Invalid) for rows that are not full, and when a tensor has another size or type.
+pub fn forward(
+    shape: NormShape,
+    x: &Tensor,
+    gain: &Tensor,
+    bias: Option<&Tensor>,
+) -> Result<(Tensor, Tensor)> {
+    full("norm_forward", shape)?;
+    check(shape, x)?;
+    check_vectors("norm_forward", shape, x, gain, bias)?;
+    let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+    let moments = Tensor::empty(x.device(), x.dtype().accumulator(), &[shape.rows, 2])?;
+    let mut args = Arguments::default();
+    let kernel = NormForward {
+        shape,
+        x: args.take(x),
+        gain: args.take(gain),
+        bias: args.take_some(bias),
+        moments: args.take(&moments),
+        out: args.take(&out),
+    };
+    launch(&mut args, Kernel::NormForward(kernel))?;
+    Ok((out, moments))
+}
+
+/// Where [`backward`] writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Gradients<'a> {
+    /// The gradient of the input: rows x columns.
+    pub d_x: &'a Tensor,
+    /// The gradient of the gain: columns, of the accumulator type.
+    pub d_gain: &'a Tensor,
+    /// The gradient of the bias: columns, of the accumulator type.
+    pub d_bias: Option<&'a Tensor>,
+}
+
+/// Writes the gradient of the norm's input, in one pass over `x` and `d_out`; adds to `beta` times the gradients of gain
+/// and bias, which a `beta` of 0 does not read. The rows must be full.
+///
+/// The bits are those of [`sums`] and [`normalize_backward`].
+///
+/// # Shapes
+/// `x`, `d_out`: rows x columns. `moments`: rows x 2. `gain`: columns.
+/// # Errors
+/// [`Error::Invalid`](hal::Error::Invalid) for rows that are not full, and when a tensor has another size or type.
+pub fn backward(
+    shape: NormShape,
+    x: &Tensor,
+    moments: &Tensor,
+    gain: &Tensor,
+    d_out: &Tensor,
+    gradients: Gradients<'_>,
+    beta: f64,
+) -> Result<()> {
+    let Gradients {
+        d_x,
+        d_gain,
+        d_bias,
+    } = gradients;
+    full("norm_backward", shape)?;
+    check_backward(shape, x, moments, gain, d_out)?;
+    check_gradients("norm_backward", shape, x, d_gain, d_bias)?;
+    same_type("norm_backward", x, &[d_x])?;
+    same_length("norm_backward", x, &[d_x])?;
+    let mut args = Arguments::default();
+    let kernel = NormBackward {
+        shape,
+        x: args.take(x),
+        moments: args.take(moments),
+        gain: args.take(gain),
+        d_out: args.take(d_out),
+        d_gain: args.take(d_gain),
+        d_bias: args.take_some(d_bias),
+        beta,
+        d_x: args.take(d_x),
+    };
+    launch(&mut args, Kernel::NormBackward(kernel))
 }
 
 /// Mean and centred sum of squares of the local columns.
@@ -95,10 +185,7 @@ pub fn normalize(
         shape.rows * 2,
         x.dtype().accumulator(),
     )?;
-    holds("normalize", "gain", gain, shape.columns, x.dtype())?;
-    bias.map_or(Ok(()), |bias| {
-        holds("normalize", "bias", bias, shape.columns, x.dtype())
-    })?;
+    check_vectors("normalize", shape, x, gain, bias)?;
     let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
     let mut args = Arguments::default();
     let kernel = Normalize {
@@ -130,24 +217,8 @@ pub fn sums(
     beta: f64,
 ) -> Result<Tensor> {
     check_backward(shape, x, moments, gain, d_out)?;
-    let accumulator = x.dtype().accumulator();
-    holds(
-        "normalize_sums",
-        "gradient of gain",
-        d_gain,
-        shape.columns,
-        accumulator,
-    )?;
-    d_bias.map_or(Ok(()), |bias| {
-        holds(
-            "normalize_sums",
-            "gradient of bias",
-            bias,
-            shape.columns,
-            accumulator,
-        )
-    })?;
-    let out = Tensor::empty(x.device(), accumulator, &[shape.rows, 2])?;
+    check_gradients("normalize_sums", shape, x, d_gain, d_bias)?;
+    let out = Tensor::empty(x.device(), x.dtype().accumulator(), &[shape.rows, 2])?;
     let mut args = Arguments::default();
     let kernel = NormalizeSums {
         shape,
@@ -164,13 +235,13 @@ pub fn sums(
     Ok(out)
 }
 
-/// The gradient of the norm's input.
+/// The gradient of the norm's input, from sums over the full rows.
 ///
 /// # Shapes
 /// As [`sums`]; `sums` is summed over the shards. The result: rows x columns.
 /// # Errors
 /// [`Error::Invalid`](hal::Error::Invalid) when a tensor has another size or type.
-pub fn backward(
+pub fn normalize_backward(
     shape: NormShape,
     x: &Tensor,
     moments: &Tensor,
@@ -199,6 +270,41 @@ pub fn backward(
     };
     launch(&mut args, Kernel::NormalizeBackward(kernel))?;
     Ok(d_x)
+}
+
+fn full(operation: &str, shape: NormShape) -> Result<()> {
+    match shape.columns == shape.global_columns {
+        true => Ok(()),
+        false => {
+            let found = format!("{} of {} columns", shape.columns, shape.global_columns);
+            Err(hal::Error::invalid(operation, found, "full rows"))
+        }
+    }
+}
+
+fn check_vectors(
+    operation: &str,
+    shape: NormShape,
+    x: &Tensor,
+    gain: &Tensor,
+    bias: Option<&Tensor>,
+) -> Result<()> {
+    let holds = |what, vector| holds(operation, what, vector, shape.columns, x.dtype());
+    holds("gain", gain)?;
+    bias.map_or(Ok(()), |bias| holds("bias", bias))
+}
+
+fn check_gradients(
+    operation: &str,
+    shape: NormShape,
+    x: &Tensor,
+    d_gain: &Tensor,
+    d_bias: Option<&Tensor>,
+) -> Result<()> {
+    let accumulator = x.dtype().accumulator();
+    let holds = |what, vector| holds(operation, what, vector, shape.columns, accumulator);
+    holds("gradient of gain", d_gain)?;
+    d_bias.map_or(Ok(()), |bias| holds("gradient of bias", bias))
 }
 
 fn check(shape: NormShape, x: &Tensor) -> Result<()> {

@@ -595,6 +595,12 @@ fn norm(world: &mut World, step: &Step) -> Result<()> {
     };
     let gain = typed(world, step, x.dtype(), &[x.columns()])?;
     let bias = (step.small(2) > 4).then_some(&gain);
+    if step.small(1) > 4 {
+        return keep(world, |_| {
+            let (out, _) = ops::norm::forward(shape, &x, &gain, bias)?;
+            Ok(out)
+        });
+    }
     keep(world, |_| {
         ops::norm::normalize(shape, &x, &moments, &gain, bias)
     })
@@ -612,17 +618,20 @@ fn norm_backward(world: &mut World, step: &Step) -> Result<()> {
     let gain = row(x.dtype())?;
     let (d_gain, d_bias) = (row(x.dtype().accumulator())?, row(x.dtype().accumulator())?);
     let d_bias = (step.small(2) > 4).then_some(&d_bias);
-    let sums = ops::norm::sums(
-        shape,
-        &x,
-        &moments,
-        &gain,
-        &d_out,
-        (&d_gain, d_bias),
-        (step.small(2) % 2) as f64,
-    )?;
+    let beta = (step.small(2) % 2) as f64;
+    if step.small(1) > 4 {
+        let d_x = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+        let gradients = ops::norm::Gradients {
+            d_x: &d_x,
+            d_gain: &d_gain,
+            d_bias,
+        };
+        ops::norm::backward(shape, &x, &moments, &gain, &d_out, gradients, beta)?;
+        return keep(world, |_| Ok(d_x));
+    }
+    let sums = ops::norm::sums(shape, &x, &moments, &gain, &d_out, (&d_gain, d_bias), beta)?;
     keep(world, |_| {
-        ops::norm::backward(shape, &x, &moments, &gain, &d_out, &sums)
+        ops::norm::normalize_backward(shape, &x, &moments, &gain, &d_out, &sums)
     })
 }
 

@@ -1,6 +1,6 @@
 //! Norms, attention, loss and the optimiser against their formulas.
 
-use super::{Open, compare, device, equal, float_types, numbers, read, upload};
+use super::{Open, compare, device, equal, float_types, norms, numbers, read, upload};
 use std::ops::Range;
 use tensor::{
     DType, Device, Tensor,
@@ -8,7 +8,6 @@ use tensor::{
         self,
         attention::AttentionShape,
         loss::{self, VocabularyShard},
-        norm::{self, NormKind},
         optimiser::{self, Update},
     },
 };
@@ -20,48 +19,11 @@ use tensor::{
 pub fn check(open: Open) {
     let device = device(open);
     for dtype in float_types(&device) {
-        for kind in NormKind::ALL {
-            norms(&device, dtype, kind);
-        }
+        norms::check(&device, dtype);
         attention(&device, dtype);
         losses(&device, dtype);
     }
     updates(&device);
-}
-
-// The combined statistics of a row cut into two shards are those of the full row.
-fn norms(device: &Device, dtype: DType, kind: NormKind) {
-    let (rows, columns) = (5, 24);
-    let (x, gain) = (numbers(rows * columns, 1), numbers(columns, 2));
-    let whole = upload(device, dtype, &[rows, columns], &x);
-    let gain_tensor = upload(device, dtype, &[columns], &gain);
-    let shape = norm::shape(kind, &whole, columns, 1e-5);
-    let moments = norm::moments(shape, &whole).unwrap();
-    let found = norm::normalize(shape, &whole, &moments, &gain_tensor, None).unwrap();
-    let mut expected = Vec::new();
-    for row in x.chunks(columns) {
-        let mean = if kind == NormKind::Layer {
-            row.iter().sum::<f64>() / columns as f64
-        } else {
-            0.0
-        };
-        let square = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / columns as f64;
-        expected.extend(
-            row.iter()
-                .zip(&gain)
-                .map(|(x, g)| (g + kind.gain_offset()) * (x - mean) / (square + 1e-5).sqrt()),
-        );
-    }
-    compare("normalize", &found, &expected, 4.0);
-    let halves = [0, columns / 2].map(|start| {
-        let half = ops::columns(&whole, start, columns / 2).unwrap();
-        let moments = norm::moments(norm::shape(kind, &half, columns, 1e-5), &half).unwrap();
-        read(&moments).unwrap_or_else(|| vec![0.0; rows * 2])
-    });
-    let parts = upload(device, dtype.accumulator(), &[2, rows, 2], &halves.concat());
-    let combined = norm::combine(shape, &parts, &[columns / 2; 2]).unwrap();
-    let expected = read(&moments).unwrap_or_else(|| vec![0.0; rows * 2]);
-    compare("combined moments", &combined, &expected, 20.0);
 }
 
 fn attention(device: &Device, dtype: DType) {

@@ -12,6 +12,7 @@ pub mod kernels;
 pub mod layers;
 pub mod matmuls;
 pub mod memory;
+mod norms;
 pub mod order;
 
 use std::sync::Arc;

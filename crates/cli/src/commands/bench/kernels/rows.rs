@@ -9,7 +9,7 @@ use tensor::{
     ops::{
         self,
         loss::{self, VocabularyShard},
-        norm::{self, NormKind, NormShape},
+        norm::{self, Gradients, NormKind, NormShape},
     },
 };
 
@@ -57,8 +57,7 @@ fn norm_forward(sizes: Sizes, kind: NormKind) -> Case {
         },
         move |operands| {
             let (x, gain) = (&operands.read[0], &operands.read[1]);
-            let moments = norm::moments(shape_of(kind, x), x)?;
-            let out = norm::normalize(shape_of(kind, x), x, &moments, gain, operands.read.get(2))?;
+            let (out, moments) = norm::forward(shape_of(kind, x), x, gain, operands.read.get(2))?;
             Ok(vec![out, moments])
         },
     )
@@ -87,17 +86,14 @@ fn norm_backward(sizes: Sizes, kind: NormKind) -> Case {
     };
     Case::new(&named(kind, " backward"), "norm", make, move |operands| {
         let [x, moments, gain, d_out] = [0, 1, 2, 3].map(|index| &operands.read[index]);
-        let (shape, d_bias) = (shape_of(kind, x), operands.updated.get(1));
-        let sums = norm::sums(
-            shape,
-            x,
-            moments,
-            gain,
-            d_out,
-            (&operands.updated[0], d_bias),
-            1.0,
-        )?;
-        Ok(vec![norm::backward(shape, x, moments, gain, d_out, &sums)?])
+        let d_x = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+        let gradients = Gradients {
+            d_x: &d_x,
+            d_gain: &operands.updated[0],
+            d_bias: operands.updated.get(1),
+        };
+        norm::backward(shape_of(kind, x), x, moments, gain, d_out, gradients, 1.0)?;
+        Ok(vec![d_x])
     })
 }
 
