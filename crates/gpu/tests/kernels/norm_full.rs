@@ -137,12 +137,15 @@ fn bits(memory: &[f64]) -> Vec<u64> {
     memory.iter().map(|value| value.to_bits()).collect()
 }
 
+/// Makes a kernel of memories.
+type Step<'a> = &'a dyn Fn(&[RawSlice]) -> Kernel;
+
 /// Runs these kernels, one after another, on the same memories.
 fn run_steps(
     warp: u32,
     dtypes: &[DType],
     memories: &[Memory],
-    steps: &[&dyn Fn(&[RawSlice]) -> Kernel],
+    steps: &[Step<'_>],
 ) -> Option<Vec<Vec<f64>>> {
     let mut values: Vec<Vec<f64>> = memories.iter().map(Memory::values).collect();
     for step in steps {

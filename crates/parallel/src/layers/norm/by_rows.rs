@@ -82,7 +82,8 @@ impl Saved {
         norm::normalize_backward(shape, &self.x, &self.moments, &gain, d_out, &sums)
     }
 
-    // Adds the gradients of gain and bias that `of_leaf` computes from some rows, of so many vectors each.
+    // Adds the gradients of gain and bias that `of_leaf` computes from the rows of a leaf; its second argument is the number of
+    // vectors of a row.
     fn each_leaf(
         &self,
         of_leaf: impl Fn(&Range<usize>, usize) -> Result<[Tensor; 2]>,
