@@ -107,17 +107,16 @@ impl LtMatmuls {
         };
         let found = self.with_plan(lt, &shape, |handle, plan| {
             if algorithm < plan.num_algorithms() {
-                let workspace = (workspace, WORKSPACE_BYTES);
+                let (epilogue, stream) = (&gemm.epilogue, core.handle());
                 // SAFETY: passed on from the caller.
                 unsafe {
                     plan.run(
                         lt,
                         handle,
-                        algorithm,
+                        (algorithm, workspace),
                         &matmul,
-                        &gemm.epilogue,
-                        workspace,
-                        core.handle(),
+                        epilogue,
+                        stream,
                     )
                 }?;
             }

@@ -1,6 +1,7 @@
 //! A GEMM, described to the library, and the algorithms that the library found for it.
 
 use super::{
+    WORKSPACE_BYTES,
     object::Object,
     search::{self, Algorithm},
     shape::{self, ALIGNMENT, Shape},
@@ -121,7 +122,7 @@ impl MatmulPlan {
         self.algorithms.len()
     }
 
-    /// Queues the GEMM with one of its algorithms.
+    /// Queues the GEMM with one of its algorithms, which works in [`WORKSPACE_BYTES`] at `workspace`.
     ///
     /// # Safety
     /// The GEMM has the plan's shape and epilogue; its matrices and those of the epilogue are live until it has run;
@@ -130,10 +131,9 @@ impl MatmulPlan {
         &self,
         lt: &Lt,
         handle: &Object,
-        algorithm: usize,
+        (algorithm, workspace): (usize, Address),
         matmul: &ColumnMajor,
         epilogue: &Epilogue,
-        (workspace, bytes): (Address, usize),
         stream: Handle,
     ) -> Outcome<()> {
         let [bias, sum] = shape::addresses(epilogue);
@@ -165,7 +165,7 @@ impl MatmulPlan {
                 layout_c,
                 self.algorithms[algorithm].as_ptr().cast(),
                 pointer(workspace),
-                bytes,
+                WORKSPACE_BYTES,
                 std::ptr::without_provenance_mut(stream),
             )
         };
