@@ -61,6 +61,9 @@ pub(super) fn threshold(probability: f64) -> u32 {
 
 /// Packs of a thread, as in `dropout.h`.
 const PACKS: usize = 2;
+/// Blocks for each multiprocessor, of which half are resident: on an H200, 23.1 us for 16 Mi numbers of 16 bits, and 24.7 us with a
+/// thread for each pair of packs.
+const BLOCKS: u32 = 8;
 
 pub(super) fn dropout(args: &Dropout, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let name = Name::of("dropout_").and(traits.float("dropout", args.x.dtype)?);
@@ -89,5 +92,8 @@ pub(super) fn dropout(args: &Dropout, traits: &DeviceTraits) -> Result<Vec<Launc
         unused: 0,
     };
     let (grid, block) = rows(num_rows, columns, PACKS * pack(args.x.dtype).max(4));
+    let most = BLOCKS * traits.multiprocessors;
+    let across = grid[0].min(most);
+    let grid = [across, grid[1].min((most / across).max(1)), 1];
     Ok(vec![Launch::new(name, grid, block, &params)])
 }
