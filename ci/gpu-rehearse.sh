@@ -76,8 +76,8 @@ export PATH=$dir/tools:$PATH
 few=machine,epilogues,collectives-contract,memcheck,step-124m,torch-step-124m-eager
 export PYTHON=$dir/tools/fast-torch
 SANITIZER=refused rehearse 'a machine without counters or a memory checker' 0 ended=finished machine=passed doctor=measured \
-  epilogues=passed memcheck='not here' step-124m=measured torch-step-124m-eager=measured attention-counters='not here' \
-  -- --only "$few,attention-counters"
+  epilogues=passed memcheck='not here' step-124m=measured torch-step-124m-eager=measured kernel-counters='not here' \
+  -- --only "$few,kernel-counters"
 grep -q "step-124m: time, of eager PyTorch's: 0.000, needs at most 0.85: met" "$dir/log" || fail 'no target is met'
 grep -q "step-1.3b: time, of eager PyTorch's: not measured" "$dir/log" || fail 'a target seems measured'
 export PYTHON=$dir/tools/no-torch

@@ -52,6 +52,19 @@ FASCICLE_DEVICE HeadRows key_rows(const AttentionSizes& s, u64 sequence, u64 kv_
     return {sequence * s.keys * s.kv_heads + kv_head, s.kv_heads, s.keys};
 }
 
+// The place of a block of rows among those of all heads. Blocks start in the order of their numbers: of the heads of a group, all
+// first blocks, then all second ones. So the blocks with the least work end the kernel, and not the last head's longest ones.
+// `lower/attention_order.rs` chooses the groups.
+struct BlockPlace {
+    u32 from_first, from_last;  // blocks of the head before it, and behind it
+    u32 head, sequence;
+};
+
+FASCICLE_DEVICE BlockPlace place_of_block(u64 heads) {
+    u32 group = u32(heads) / grid_size_y(), number = block_x(), block = number / group;
+    return {block, grid_size_x() / group - 1 - block, block_y() * group + number % group, block_z()};
+}
+
 // The number of keys that the queries before `query` meet, which are the first keys of their sequence.
 FASCICLE_DEVICE u64 keys_before(const AttentionSizes& s, u64 query) {
     u64 end = s.first_query + query;

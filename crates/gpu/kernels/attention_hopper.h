@@ -22,10 +22,11 @@ template <class T, int D, bool Parts>
 FASCICLE_DEVICE void attention_forward_hopper(const AttentionForwardParams& p) {
     constexpr u32 KEYS = HOPPER_KEYS, GROUPS = FORWARD_GROUPS<D>, ROWS = GROUPS * GROUP_ROWS;
     const AttentionSizes& s = p.sizes;
-    u64 head = block_y(), sequence = block_z();
+    BlockPlace place_of = place_of_block(s.heads);
+    u64 head = place_of.head, sequence = place_of.sequence;
     HeadRows own = query_rows(s, sequence, head), others = key_rows(s, sequence, head / (s.heads / s.kv_heads));
     // The last queries attend to the most keys, so their blocks start first.
-    u32 block_first = (grid_size_x() - 1 - block_x()) * ROWS;
+    u32 block_first = place_of.from_last * ROWS;
     u32 first = block_first + 16 * warp_index(), group_row = warp_index() / GROUP_WARPS * GROUP_ROWS;
     T* queries = shared_tiles<T>();
     T* keys = queries + ROWS * D;

@@ -39,9 +39,10 @@ template <class T, int D, bool Parts>
 FASCICLE_DEVICE void attention_backward_queries_hopper(const AttentionBackwardParams& p) {
     constexpr u32 KEYS = HOPPER_BACKWARD_KEYS, TILES = KEYS / 16, STAGES = 2;
     const AttentionSizes& s = p.sizes;
-    u64 head = block_y(), sequence = block_z();
+    BlockPlace place_of = place_of_block(s.heads);
+    u64 head = place_of.head, sequence = place_of.sequence;
     HeadRows own = query_rows(s, sequence, head), others = key_rows(s, sequence, head / (s.heads / s.kv_heads));
-    u32 block_first = (grid_size_x() - 1 - block_x()) * HOPPER_ROWS;
+    u32 block_first = place_of.from_last * HOPPER_ROWS;
     u32 first = block_first + 16 * warp_index();
     T* queries = shared_tiles<T>();
     T* d_outs = queries + HOPPER_ROWS * D;

@@ -23,8 +23,9 @@ FASCICLE_DEVICE void attention_backward_keys_hopper(const AttentionBackwardParam
     constexpr u32 QUERIES = HOPPER_BACKWARD_QUERIES, TILES = QUERIES / 16, STAGES = 3;
     const AttentionSizes& s = p.sizes;
     // What a loop keeps is small: the sums and the operands of a group take most registers.
-    u32 kv_head = block_y(), sequence = block_z(), group = u32(s.heads) / u32(s.kv_heads);
-    u32 block_first = block_x() * HOPPER_ROWS, first = block_first + 16 * warp_index();
+    BlockPlace place_of = place_of_block(s.kv_heads);
+    u32 kv_head = place_of.head, sequence = place_of.sequence, group = u32(s.heads) / u32(s.kv_heads);
+    u32 block_first = place_of.from_first * HOPPER_ROWS, first = block_first + 16 * warp_index();
     T* keys = shared_tiles<T>();
     T* values = keys + HOPPER_ROWS * D;
     T* queries = values + HOPPER_ROWS * D;

@@ -219,10 +219,11 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
     constexpr u32 KEYS = FORWARD_KEYS<D>;
     // Positions fit in 32 bits: the plain kernels serve longer sequences.
     const AttentionSizes& s = p.sizes;
-    u64 head = block_y(), sequence = block_z();
+    BlockPlace place_of = place_of_block(s.heads);
+    u64 head = place_of.head, sequence = place_of.sequence;
     HeadRows own = query_rows(s, sequence, head), others = key_rows(s, sequence, head / (s.heads / s.kv_heads));
     // The last queries attend to the most keys, so their blocks start first.
-    u32 block_first = (grid_size_x() - 1 - block_x()) * BLOCK_ROWS;
+    u32 block_first = place_of.from_last * BLOCK_ROWS;
     u32 first = block_first + 16 * warp_index();
     T* keys = reinterpret_cast<T*>(shared_memory());
     T* values = keys + 2 * KEYS * D;

@@ -15,9 +15,10 @@ template <class T, int D, bool Drops, bool Parts>
 FASCICLE_DEVICE void attention_backward_queries_tiles(const AttentionBackwardParams& p) {
     constexpr u32 KEYS = SHARED_ROWS<D>;
     const AttentionSizes& s = p.sizes;
-    u64 head = block_y(), sequence = block_z();
+    BlockPlace place_of = place_of_block(s.heads);
+    u64 head = place_of.head, sequence = place_of.sequence;
     HeadRows own = query_rows(s, sequence, head), others = key_rows(s, sequence, head / (s.heads / s.kv_heads));
-    u32 block_first = (grid_size_x() - 1 - block_x()) * BLOCK_ROWS;
+    u32 block_first = place_of.from_last * BLOCK_ROWS;
     u32 first = block_first + 16 * warp_index();
     T* keys = reinterpret_cast<T*>(shared_memory());
     T* values = keys + 2 * KEYS * D;
@@ -121,9 +122,10 @@ template <class T, int D, bool Drops, bool Parts>
 FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams& p) {
     constexpr u32 QUERIES = SHARED_ROWS<D>;
     const AttentionSizes& s = p.sizes;
-    u64 kv_head = block_y(), sequence = block_z(), group = s.heads / s.kv_heads;
+    BlockPlace place_of = place_of_block(s.kv_heads);
+    u64 kv_head = place_of.head, sequence = place_of.sequence, group = s.heads / s.kv_heads;
     HeadRows own = key_rows(s, sequence, kv_head);
-    u32 block_first = block_x() * BLOCK_ROWS, first = block_first + 16 * warp_index();
+    u32 block_first = place_of.from_first * BLOCK_ROWS, first = block_first + 16 * warp_index();
     T* queries = reinterpret_cast<T*>(shared_memory());
     T* d_outs = queries + 2 * QUERIES * D;
     T* own_keys = d_outs + 2 * QUERIES * D;

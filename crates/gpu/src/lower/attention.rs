@@ -6,6 +6,7 @@
 use super::name::Name;
 use super::{
     DeviceTraits, Launch,
+    attention_order::{self as order, Side},
     attention_tiles::{self as tiles, Pass, Unit},
     dropout::{RandomKey, threshold},
     layouts::{Layout, params},
@@ -139,8 +140,9 @@ fn grid(
     operation: &str,
     shape: &AttentionShape,
     rows_of_block: u32,
-    [rows, heads]: [usize; 2],
+    side: Side,
 ) -> Result<[u32; 3]> {
+    let [rows, heads] = side.rows(shape);
     Ok([
         blocks(rows, rows_of_block as usize),
         blocks_y(operation, "heads", heads)?,
@@ -148,31 +150,22 @@ fn grid(
     ])
 }
 
-/// Queries per sequence, and their heads.
-fn queries(shape: &AttentionShape) -> [usize; 2] {
-    [shape.queries, shape.heads]
-}
-
-/// Keys per sequence, and their heads.
-fn keys(shape: &AttentionShape) -> [usize; 2] {
-    [shape.keys, shape.kv_heads]
-}
-
 /// Whether there is nothing to write for these rows.
-fn is_empty(shape: &AttentionShape, [rows, heads]: [usize; 2]) -> bool {
+fn is_empty(shape: &AttentionShape, side: Side) -> bool {
+    let [rows, heads] = side.rows(shape);
     shape.sequences * rows * heads * shape.head_size == 0
 }
 
 pub(super) fn forward(args: &AttentionForward, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     const NAME: &str = Pass::Forward.name();
     let (shape, dtype) = (&args.shape, traits.float(NAME, args.q.dtype)?);
-    if is_empty(shape, queries(shape)) {
+    if is_empty(shape, Side::Queries) {
         return Ok(Vec::new());
     }
     if tiles::serve(shape, &[args.q, args.k, args.v, args.out]) {
         let params = forward_params(args, [0, 0]);
         let rows = Unit::of(shape, traits).rows(Pass::Forward, shape);
-        let grid = grid(NAME, shape, rows, queries(shape))?;
+        let grid = order::grid(NAME, shape, rows, Side::Queries, traits)?;
         return Ok(vec![tiles::launch(
             Pass::Forward,
             (shape, args.documents.is_some()),
@@ -185,7 +178,7 @@ pub(super) fn forward(args: &AttentionForward, traits: &DeviceTraits) -> Result<
     let (tile, bytes) = tile(NAME, shape, args.q.dtype, traits, |rows, keys, size| {
         2 * rows * size + rows * (keys + 1) + 3 * rows + keys * (2 * size + 1)
     })?;
-    let grid = grid(NAME, shape, tile[0], queries(shape))?;
+    let grid = grid(NAME, shape, tile[0], Side::Queries)?;
     let launch = Launch::new(
         Name::of(NAME).and("_").and(dtype),
         grid,
@@ -222,7 +215,7 @@ pub(super) fn backward(
         &args.shape,
         traits.float("attention_backward", args.q.dtype)?,
     );
-    if is_empty(shape, keys(shape)) {
+    if is_empty(shape, Side::Keys) {
         return Ok(Vec::new());
     }
     let slices = [
@@ -233,7 +226,7 @@ pub(super) fn backward(
     } else {
         backward_plain(args, dtype, traits, workspace)?
     };
-    if is_empty(shape, queries(shape)) {
+    if is_empty(shape, Side::Queries) {
         return Ok(vec![of_keys]);
     }
     let delta = delta(args, dtype, traits, workspace);
@@ -275,9 +268,9 @@ fn backward_tiles(
     workspace: u64,
 ) -> Result<[Launch; 2]> {
     let (shape, params) = (&args.shape, backward_params(args, [0, 0], workspace));
-    let launch = |pass: Pass, rows| {
+    let launch = |pass: Pass, side| {
         let of_block = Unit::of(shape, traits).rows(pass, shape);
-        let grid = grid(pass.name(), shape, of_block, rows)?;
+        let grid = order::grid(pass.name(), shape, of_block, side, traits)?;
         Ok(tiles::launch(
             pass,
             (shape, args.documents.is_some()),
@@ -288,8 +281,8 @@ fn backward_tiles(
         ))
     };
     Ok([
-        launch(Pass::BackwardQueries, queries(shape))?,
-        launch(Pass::BackwardKeys, keys(shape))?,
+        launch(Pass::BackwardQueries, Side::Queries)?,
+        launch(Pass::BackwardKeys, Side::Keys)?,
     ])
 }
 
@@ -300,9 +293,9 @@ fn backward_plain(
     workspace: u64,
 ) -> Result<[Launch; 2]> {
     let shape = &args.shape;
-    let launch = |name: &str, rows, (tile, bytes): ([u32; 2], u32)| {
+    let launch = |name: &str, side, (tile, bytes): ([u32; 2], u32)| {
         let (grid, params) = (
-            grid(name, shape, tile[0], rows)?,
+            grid(name, shape, tile[0], side)?,
             backward_params(args, tile, workspace),
         );
         let launch = Launch::new(
@@ -320,8 +313,8 @@ fn backward_plain(
         4 * rows * size + 2 * rows * (queries + 1) + 2 * queries * (size + 1) + 2 * queries
     })?;
     Ok([
-        launch(QUERIES, queries(shape), query_tile)?,
-        launch(KEYS, keys(shape), key_tile)?,
+        launch(QUERIES, Side::Queries, query_tile)?,
+        launch(KEYS, Side::Keys, key_tile)?,
     ])
 }
 

@@ -10,7 +10,7 @@ pub(super) const MAX_BLOCKS_Y: usize = 65_535;
 /// The most parts of the rows in sums down columns.
 const MOST_PARTS: usize = 4096;
 /// The most blocks in x that are worth starting; kernels cover the rest in strides.
-const MAX_BLOCKS_X: usize = 1 << 24;
+pub(super) const MAX_BLOCKS_X: usize = 1 << 24;
 
 /// Elements of `dtype` in the 16 bytes that a thread moves at once.
 pub(super) fn pack(dtype: DType) -> usize {
