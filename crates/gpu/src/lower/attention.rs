@@ -7,102 +7,19 @@ use super::name::Name;
 use super::{
     DeviceTraits, Launch,
     attention_order::{self as order, Side},
+    attention_params::{
+        AttentionBackwardParams, AttentionDeltaParams, AttentionForwardParams, AttentionSizes,
+    },
     attention_tiles::{self as tiles, Pass, Unit},
-    dropout::{RandomKey, threshold},
-    layouts::{Layout, params},
     shape::{blocks, blocks_y, pack, warps},
 };
-use bytemuck::Zeroable;
 use hal::{
-    DType, Error, RawSlice, Result,
+    DType, Error, Result,
     kernel::{AttentionBackward, AttentionForward, AttentionShape},
 };
 
-params! {
-    struct AttentionSizes {
-        sequences: u64,
-        queries: u64,
-        keys: u64,
-        first_query: u64,
-        first_key: u64,
-        documents: u64,
-        heads: u64,
-        kv_heads: u64,
-        head_size: u64,
-        scale: f64,
-        key: RandomKey,
-        global_heads: u64,
-        global_sequence: u64,
-        first_weight: u64,
-        kept: f64,
-        threshold: u32,
-        drops: u32,
-        tile_rows: u32,
-        tile_others: u32,
-    }
-    struct AttentionDeltaParams { sizes: AttentionSizes, out: u64, d_out: u64, delta: u64, }
-    struct AttentionForwardParams { sizes: AttentionSizes, q: u64, k: u64, v: u64, out: u64, log_sum_exp: u64, }
-    struct AttentionBackwardParams {
-        sizes: AttentionSizes,
-        q: u64,
-        k: u64,
-        v: u64,
-        d_out: u64,
-        log_sum_exp: u64,
-        delta: u64,
-        d_q: u64,
-        d_k: u64,
-        d_v: u64,
-    }
-}
-
-pub(super) const LAYOUTS: &[Layout] = &[
-    AttentionSizes::LAYOUT,
-    AttentionDeltaParams::LAYOUT,
-    AttentionForwardParams::LAYOUT,
-    AttentionBackwardParams::LAYOUT,
-];
-
 /// Threads of a block of the plain kernels.
 const THREADS: u32 = 128;
-
-impl AttentionSizes {
-    fn new(
-        shape: &AttentionShape,
-        documents: Option<RawSlice>,
-        [tile_rows, tile_others]: [u32; 2],
-    ) -> Self {
-        let sizes = AttentionSizes {
-            sequences: shape.sequences as u64,
-            queries: shape.queries as u64,
-            keys: shape.keys as u64,
-            // From there on every query meets every key, so positions stay as small as the sizes.
-            first_query: shape.first_query.min(shape.keys) as u64,
-            first_key: shape.first_key as u64,
-            documents: documents.map_or(0, |starts| starts.addr),
-            heads: shape.heads as u64,
-            kv_heads: shape.kv_heads as u64,
-            head_size: shape.head_size as u64,
-            scale: shape.scale,
-            tile_rows,
-            tile_others,
-            ..Zeroable::zeroed()
-        };
-        let Some(dropout) = shape.dropout else {
-            return sizes;
-        };
-        AttentionSizes {
-            key: dropout.key.into(),
-            global_heads: dropout.global_heads as u64,
-            global_sequence: dropout.sequence as u64,
-            first_weight: shape.first_weight(&dropout),
-            kept: 1.0 / (1.0 - dropout.probability),
-            threshold: threshold(dropout.probability),
-            drops: 1,
-            ..sizes
-        }
-    }
-}
 
 /// Shared memory of a block of the plain kernels: every device offers this much, and has room for a second block.
 const MOST_SHARED: u32 = 48 << 10;
@@ -163,7 +80,7 @@ pub(super) fn forward(args: &AttentionForward, traits: &DeviceTraits) -> Result<
         return Ok(Vec::new());
     }
     if tiles::serve(shape, &[args.q, args.k, args.v, args.out]) {
-        let params = forward_params(args, [0, 0]);
+        let params = AttentionForwardParams::new(args, [0, 0]);
         let rows = Unit::of(shape, traits).rows(Pass::Forward, shape);
         let grid = order::grid(NAME, shape, rows, Side::Queries, traits)?;
         return Ok(vec![tiles::launch(
@@ -183,20 +100,9 @@ pub(super) fn forward(args: &AttentionForward, traits: &DeviceTraits) -> Result<
         Name::of(NAME).and("_").and(dtype),
         grid,
         [THREADS, 1, 1],
-        &forward_params(args, tile),
+        &AttentionForwardParams::new(args, tile),
     );
     Ok(vec![launch.with_shared(bytes)])
-}
-
-fn forward_params(args: &AttentionForward, tile: [u32; 2]) -> AttentionForwardParams {
-    AttentionForwardParams {
-        sizes: AttentionSizes::new(&args.shape, args.documents, tile),
-        q: args.q.addr,
-        k: args.k.addr,
-        v: args.v.addr,
-        out: args.out.addr,
-        log_sum_exp: args.log_sum_exp.addr,
-    }
 }
 
 pub(super) fn backward_workspace(args: &AttentionBackward) -> usize {
@@ -267,7 +173,10 @@ fn backward_tiles(
     traits: &DeviceTraits,
     workspace: u64,
 ) -> Result<[Launch; 2]> {
-    let (shape, params) = (&args.shape, backward_params(args, [0, 0], workspace));
+    let (shape, params) = (
+        &args.shape,
+        AttentionBackwardParams::new(args, [0, 0], workspace),
+    );
     let launch = |pass: Pass, side| {
         let of_block = Unit::of(shape, traits).rows(pass, shape);
         let grid = order::grid(pass.name(), shape, of_block, side, traits)?;
@@ -296,7 +205,7 @@ fn backward_plain(
     let launch = |name: &str, side, (tile, bytes): ([u32; 2], u32)| {
         let (grid, params) = (
             grid(name, shape, tile[0], side)?,
-            backward_params(args, tile, workspace),
+            AttentionBackwardParams::new(args, tile, workspace),
         );
         let launch = Launch::new(
             Name::of(name).and("_").and(dtype),
@@ -316,23 +225,4 @@ fn backward_plain(
         launch(QUERIES, Side::Queries, query_tile)?,
         launch(KEYS, Side::Keys, key_tile)?,
     ])
-}
-
-fn backward_params(
-    args: &AttentionBackward,
-    tile: [u32; 2],
-    delta: u64,
-) -> AttentionBackwardParams {
-    AttentionBackwardParams {
-        sizes: AttentionSizes::new(&args.shape, args.documents, tile),
-        q: args.q.addr,
-        k: args.k.addr,
-        v: args.v.addr,
-        d_out: args.d_out.addr,
-        log_sum_exp: args.log_sum_exp.addr,
-        delta,
-        d_q: args.d_q.addr,
-        d_k: args.d_k.addr,
-        d_v: args.d_v.addr,
-    }
 }

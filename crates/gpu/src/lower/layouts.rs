@@ -4,7 +4,7 @@
 //! against the C++ headers and compares sizes and offsets with those listed here.
 
 use super::{
-    attention, attention_join, coded, columns, documents, dropout, elementwise, embedding,
+    attention_join, attention_params, coded, columns, documents, dropout, elementwise, embedding,
     exact_squares, factored, gemm, layout, lines, loss, muon, norm, norm_full, optimiser, rope,
     rows, squares, transpose,
 };
@@ -49,7 +49,7 @@ pub fn all() -> Vec<Layout> {
         dropout::LAYOUTS,
         norm::LAYOUTS,
         norm_full::LAYOUTS,
-        attention::LAYOUTS,
+        attention_params::LAYOUTS,
         attention_join::LAYOUTS,
         loss::LAYOUTS,
         embedding::LAYOUTS,

@@ -7,6 +7,7 @@
 mod attention;
 mod attention_join;
 mod attention_order;
+mod attention_params;
 mod attention_tiles;
 mod batch;
 mod coded;
