@@ -26,6 +26,35 @@ fn the_name_of_an_earlier_release_is_read_and_not_offered() {
 }
 
 #[test]
+fn what_is_valid_and_odd_is_told() {
+    let doubts = |text: &str| parse(text).unwrap().doubts();
+    for fine in [
+        "",
+        "[training]\nlearning_rate = 1e-5\nrate_schedule = \"constant\"\n",
+        "[training]\nsteps = 51\n",
+        "[tuning]\nfrozen = [\"blocks.*\"]\n",
+    ] {
+        assert_eq!(doubts(fine), [""; 0], "{fine}");
+    }
+    for (odd, told) in [
+        (
+            "[training]\nlearning_rate = 1e-5\n",
+            "training.lowest_rate is 2e-4, above training.learning_rate, 1e-5: the rate never falls",
+        ),
+        (
+            "[training]\nsteps = 50\n",
+            "training.warmup_steps is 50, training.steps 50: the rate never reaches training.learning_rate",
+        ),
+        (
+            "[tuning]\nfrozen = [\"*\"]\n",
+            "tuning.frozen is `*`: nothing is trained",
+        ),
+    ] {
+        assert_eq!(doubts(odd), [told], "{odd}");
+    }
+}
+
+#[test]
 fn a_configuration_survives_writing_and_reading() {
     let mut written = parse("").unwrap();
     written.parallel.overlap = OverlapNames(parallel::Overlap::NONE);

@@ -193,6 +193,9 @@ impl Check {
 // What a file trains, or the sentence that names the file and its mistake.
 fn described(file: &Path, families: &Families, without_data: bool) -> Result<String, String> {
     let config = Config::read(file, families).map_err(|error| error.to_string())?;
+    for doubt in config.doubts() {
+        output::note(&format!("{}: warning: {doubt}", file.display()));
+    }
     let of_file = |mistake: &dyn Display| format!("{}: {mistake}", file.display());
     let (config, data) = match without_data {
         true => (checked(config).map_err(|error| of_file(&error))?, None),

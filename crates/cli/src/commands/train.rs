@@ -201,6 +201,9 @@ impl Train {
         // The user did not choose the grid of the default model.
         let is_default = self.config.is_none() && from.is_none();
         config.parallel.check()?;
+        for doubt in config.doubts() {
+            output::note(&format!("warning: {doubt}"));
+        }
         self.overrides
             .choose_grid(&mut config, launcher::num_ranks().filter(|_| is_default))?;
         inputs::settled(config, from.is_some())

@@ -3,6 +3,7 @@
 mod bits;
 mod bounds;
 mod device;
+mod doubts;
 mod key;
 mod location;
 mod order;
