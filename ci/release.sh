@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prepares a release and uploads nothing: ci/release.sh VERSION [--no-checks].
 # It demands a clean tree, one version in all manifests and a section of CHANGELOG.md for it, and that the checks of .ci/run,
-# those of all bindings and a build of the packages pass, which --no-checks skips. target/release-VERSION/ then has the packages, SHA256SUMS and notes.md. The
-# commands that publish are printed in their order, for a person to run.
+# those of all bindings and a build of the packages pass, which --no-checks skips. target/release-VERSION/ then has the
+# packages, SHA256SUMS and notes.md. The commands that publish are printed in their order, for a person to run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 refuse() { printf 'release: %s\n' "$*" >&2; exit 1; }

@@ -23,43 +23,39 @@ struct DropoutParams {
 // Packs that a thread reads before it draws for one; `lower/dropout.rs` knows it too.
 constexpr int DROPOUT_PACKS = 2;
 
-// `drops_of(first, drops)` draws for a pack whose first element has that index.
+// Drops elements of rows, of which a thread reads K packs at a time. `drops_of(first, drops)` draws for a pack whose first element
+// has that index.
 template <class T, int N, int K, class DropsOf>
 FASCICLE_DEVICE void dropout_rows(const DropoutParams& p, DropsOf drops_of) {
     using A = Acc<T>;
     A scale = A(p.scale);
-    u64 thread = u64(block_x()) * block_size_x() + thread_x(), threads = u64(grid_size_x()) * block_size_x();
-    u64 row = u64(block_y()) * block_size_y() + thread_y(), row_step = u64(grid_size_y()) * block_size_y();
-    for (; row < p.rows; row += row_step) {
-        const T* from = static_cast<const T*>(p.x) + row * p.columns;
-        T* to = static_cast<T*>(p.out) + row * p.columns;
-        u64 first = p.first_index + row * p.global_columns;
-        each_packs_of_run<N, K>(p.columns, thread, threads, [&](auto count, u64 start, u64 step, u64 left) {
-            constexpr int R = decltype(count)::value;
-            Pack<T, N> packs[R];
-            load_each(from + start, step, left, packs);
+    each_packs_of_rows<N, K>(p.rows, p.columns, [&](auto count, u64 row, u64 start, u64 step, u64 left) {
+        constexpr int R = decltype(count)::value;
+        u64 at = row * p.columns + start, first = p.first_index + row * p.global_columns + start;
+        Pack<T, N> packs[R];
+        load_each(static_cast<const T*>(p.x) + at, step, left, packs);
+        FASCICLE_UNROLL
+        for (int r = 0; r < R; r++) {
+            bool drops[N];
+            drops_of(first + r * step, drops);
+            auto x = widened<A>(packs[r]);
             FASCICLE_UNROLL
-            for (int r = 0; r < R; r++) {
-                u64 at = start + r * step;
-                bool drops[N];
-                drops_of(first + at, drops);
-                auto x = widened<A>(packs[r]);
-                FASCICLE_UNROLL
-                for (int i = 0; i < N; i++) x.at[i] = drops[i] ? A(0) : x.at[i] * scale;
-                store_as<N>(to + at, x, left);
-            }
-        });
-    }
+            for (int i = 0; i < N; i++) x.at[i] = drops[i] ? A(0) : x.at[i] * scale;
+            store_as<N>(static_cast<T*>(p.out) + at + r * step, x, left);
+        }
+    });
 }
 
-// Every pack of a thread begins a block of the generator, or any may begin within one: the choice is the grid's, because the code
-// for the latter draws several blocks more.
+// Either every pack of a thread begins a block of the generator, or any may begin within one. One choice for the grid, because the
+// code for the latter draws several blocks more.
 template <class T>
 FASCICLE_DEVICE void dropout(const DropoutParams& p) {
+    // At least the four numbers that the generator makes at once.
     constexpr int N = SIXTEEN_BYTES<T> < 4 ? 4 : SIXTEEN_BYTES<T>;
-    bool by_blocks = p.first_index % 4 == 0 && (p.rows == 1 || p.global_columns % 4 == 0);
-    if (by_blocks) {
-        dropout_rows<T, N, DROPOUT_PACKS>(p, [&](u64 first, bool (&drops)[N]) { draw_blocks<N>(p.keys, p.key.sequence, first / 4, p.threshold, drops); });
+    if (p.first_index % 4 == 0 && (p.rows == 1 || p.global_columns % 4 == 0)) {
+        dropout_rows<T, N, DROPOUT_PACKS>(p, [&](u64 first, bool (&drops)[N]) {
+            draw_blocks<N>(p.keys, p.key.sequence, first / 4, p.threshold, drops);
+        });
     } else {
         dropout_rows<T, N, 1>(p, [&](u64 first, bool (&drops)[N]) { draw<N>(p.key, first, p.threshold, drops); });
     }

@@ -51,6 +51,18 @@ FASCICLE_DEVICE void each_pack_of_rows(u64 rows, u64 columns, Body body) {
     }
 }
 
+// Calls `body(Count<R>, row, start, step, left)` for every pack of N columns of every row, as `each_packs_of_run`: threads as in
+// `each_pack_of_rows`.
+template <int N, int R, class Body>
+FASCICLE_DEVICE void each_packs_of_rows(u64 rows, u64 columns, Body body) {
+    u64 thread = u64(block_x()) * block_size_x() + thread_x(), threads = u64(grid_size_x()) * block_size_x();
+    u64 first_row = u64(block_y()) * block_size_y() + thread_y(), row_step = u64(grid_size_y()) * block_size_y();
+    for (u64 row = first_row; row < rows; row += row_step) {
+        each_packs_of_run<N, R>(columns, thread, threads,
+                                [&](auto count, u64 start, u64 step, u64 left) { body(count, row, start, step, left); });
+    }
+}
+
 // Calls `body(Count<R>, row)` for R rows at a time, from `row` on, and `body(Count<1>, row)` for each of the rest.
 template <int R, class Body>
 FASCICLE_DEVICE void each_rows(u64 row, u64 end, Body body) {

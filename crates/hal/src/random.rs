@@ -15,6 +15,9 @@ pub struct Key {
     pub sequence: u64,
 }
 
+/// Rounds of the generator.
+pub const ROUNDS: usize = 10;
+
 impl Key {
     /// The sequence for `name` (a parameter, a layer) at `step`.
     pub fn new(seed: u64, name: &str, step: u64) -> Key {
@@ -27,6 +30,20 @@ impl Key {
         }
     }
 
+    /// The generator's key in each round, which follows from the seed alone.
+    #[inline(always)]
+    pub fn round_keys(self) -> [[u32; 2]; ROUNDS] {
+        let first = [self.seed as u32, (self.seed >> 32) as u32];
+        std::array::from_fn(|round| {
+            let of_round =
+                |first: u32, step: u32| first.wrapping_add(step.wrapping_mul(round as u32));
+            [
+                of_round(first[0], 0x9E37_79B9),
+                of_round(first[1], 0xBB67_AE85),
+            ]
+        })
+    }
+
     /// Four random words for a block of four indices: index i is word `i % 4` of block `i / 4`.
     #[inline(always)]
     pub fn block(self, block: u64) -> [u32; 4] {
@@ -36,8 +53,7 @@ impl Key {
             self.sequence as u32,
             (self.sequence >> 32) as u32,
         ];
-        let mut key = [self.seed as u32, (self.seed >> 32) as u32];
-        for _ in 0..10 {
+        for key in self.round_keys() {
             let a = u64::from(counter[0]) * 0xD251_1F53;
             let b = u64::from(counter[2]) * 0xCD9E_8D57;
             counter = [
@@ -45,10 +61,6 @@ impl Key {
                 b as u32,
                 (a >> 32) as u32 ^ counter[3] ^ key[1],
                 a as u32,
-            ];
-            key = [
-                key[0].wrapping_add(0x9E37_79B9),
-                key[1].wrapping_add(0xBB67_AE85),
             ];
         }
         counter

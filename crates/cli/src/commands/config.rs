@@ -197,15 +197,12 @@ fn described(file: &Path, families: &Families, without_data: bool) -> Result<Str
         output::note(&format!("{}: warning: {doubt}", file.display()));
     }
     let of_file = |mistake: &dyn Display| format!("{}: {mistake}", file.display());
-    let (config, data) = match without_data {
-        true => (checked(config).map_err(|error| of_file(&error))?, None),
-        false => {
-            let settled = inputs::settled(config, false);
-            let (config, opened) =
-                settled.map_err(|failure| of_file(&failure.sentence().unwrap_or_default()))?;
-            (config, Some(opened.name))
-        }
+    let prepared = match without_data {
+        true => inputs::before_data(&config, BYTES).map(|config| (config, None)),
+        false => inputs::settled(config, false).map(|(config, data)| (config, Some(data.name))),
     };
+    let (config, data) =
+        prepared.map_err(|failure| of_file(&failure.sentence().unwrap_or_default()))?;
     let grid = config.grid().map_err(|error| of_file(&error))?;
     let data = data.map_or_else(String::new, |name| format!("; data: {name}"));
     Ok(format!(
@@ -215,17 +212,6 @@ fn described(file: &Path, families: &Families, without_data: bool) -> Result<Str
         counted(grid.world_size(), "rank"),
         grid.degrees()
     ))
-}
-
-// A vocabulary that is left to the tokenizer is known once the data is read; any will do here.
-fn checked(mut config: Config) -> train::Result<Config> {
-    if config.model.text().is_some_and(|text| text.vocabulary == 0)
-        && let Some(model) = config.model.with_vocabulary(BYTES)
-    {
-        config.model = model;
-    }
-    config.check()?;
-    Ok(config)
 }
 
 /// Arguments of `fascicle config show`.

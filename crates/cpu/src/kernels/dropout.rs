@@ -124,13 +124,8 @@ fn words(key: Key, block: u64) -> [u32; BLOCK] {
         low[i] = first + i as u64;
         high[i] = low[i] >> 32;
     }
-    let mut round_key = [key.seed as u32, (key.seed >> 32) as u32];
-    for _ in 0..10 {
+    for round_key in key.round_keys() {
         counter = round(counter, round_key);
-        round_key = [
-            round_key[0].wrapping_add(0x9E37_79B9),
-            round_key[1].wrapping_add(0xBB67_AE85),
-        ];
     }
     let mut words = [0; BLOCK];
     for i in 0..BLOCK {

@@ -20,33 +20,9 @@ use hal::{
 /// # Safety
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn norm_forward(args: &NormForward, pool: &Pool) -> Result<()> {
-    let &NormForward {
-        shape,
-        x,
-        gain,
-        bias,
-        moments: found,
-        out,
-    } = args;
+    let (first, rest) = args.steps();
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        moments(
-            &Moments {
-                shape,
-                x,
-                moments: found,
-            },
-            pool,
-        )
-    }?;
-    let rest = Normalize {
-        shape,
-        x,
-        moments: found,
-        gain,
-        bias,
-        out,
-    };
+    unsafe { moments(&first, pool) }?;
     // SAFETY: guaranteed by the caller; the moments were written above.
     unsafe { normalize(&rest, pool) }
 }

@@ -29,11 +29,9 @@ pub(super) unsafe fn norm_backward(args: &NormBackward, pool: &Pool) -> Result<(
             len: row_sums.len(),
             dtype: args.x.dtype.accumulator(),
         };
-        let &NormBackward { shape, x, moments, gain, d_out, d_gain, d_bias, beta, d_x } = args;
-        let first = NormalizeSums { shape, x, moments, gain, d_out, sums, d_gain, d_bias, beta };
+        let (first, rest) = args.steps(sums);
         // SAFETY: guaranteed by the caller; the row sums live until both parts have run.
         unsafe { normalize_sums(&first, pool) }?;
-        let rest = NormalizeBackward { shape, x, moments, gain, d_out, sums, d_x };
         // SAFETY: as above.
         unsafe { normalize_backward(&rest, pool) }
     })

@@ -6,7 +6,11 @@ use super::{
     layouts::{Layout, params},
     shape::{pack, rows},
 };
-use hal::{Result, kernel::Dropout, random::Key};
+use hal::{
+    Result,
+    kernel::Dropout,
+    random::{Key, ROUNDS},
+};
 
 params! {
     struct RandomKey { seed: u64, sequence: u64, }
@@ -29,18 +33,12 @@ params! {
 pub(super) const LAYOUTS: &[Layout] =
     &[RandomKey::LAYOUT, RoundKeys::LAYOUT, DropoutParams::LAYOUT];
 
-/// Rounds of the generator.
-const ROUNDS: usize = 10;
-
 impl From<Key> for RoundKeys {
     fn from(key: Key) -> Self {
-        let steps = [0x9E37_79B9u32, 0xBB67_AE85];
-        let keys = |seed: u32, step: u32| {
-            std::array::from_fn(|round| seed.wrapping_add(step.wrapping_mul(round as u32)))
-        };
+        let keys = key.round_keys();
         RoundKeys {
-            low: keys(key.seed as u32, steps[0]),
-            high: keys((key.seed >> 32) as u32, steps[1]),
+            low: keys.map(|[low, _]| low),
+            high: keys.map(|[_, high]| high),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use hal::{
     DType, RawSlice, Result,
-    kernel::{Moments, NormBackward, NormForward, Normalize, NormalizeBackward, NormalizeSums},
+    kernel::{NormBackward, NormForward, NormalizeBackward, NormalizeSums},
 };
 
 params! {
@@ -86,26 +86,9 @@ pub(super) fn forward(args: &NormForward, traits: &DeviceTraits) -> Result<Vec<L
 }
 
 fn forward_in_steps(args: &NormForward, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let &NormForward {
-        shape,
-        x,
-        gain,
-        bias,
-        moments,
-        out,
-    } = args;
-    let mut launches = norm::moments(&Moments { shape, x, moments }, traits)?;
-    launches.extend(norm::normalize(
-        &Normalize {
-            shape,
-            x,
-            moments,
-            gain,
-            bias,
-            out,
-        },
-        traits,
-    )?);
+    let (moments, normalize) = args.steps();
+    let mut launches = norm::moments(&moments, traits)?;
+    launches.extend(norm::normalize(&normalize, traits)?);
     Ok(launches)
 }
 
@@ -116,45 +99,24 @@ fn packs_of_thread(args: &NormBackward, traits: &DeviceTraits) -> Option<usize> 
     (packs <= BACKWARD_PACKS).then_some(packs.max(1))
 }
 
-/// The row sums of the steps, behind whose workspace they lie.
-fn row_sums(args: &NormBackward, workspace: u64) -> (NormalizeSums, usize) {
-    let &NormBackward {
-        shape,
-        x,
-        moments,
-        gain,
-        d_out,
-        d_gain,
-        d_bias,
-        beta,
-        ..
-    } = args;
-    let dtype = x.dtype.accumulator();
-    let mut sums = NormalizeSums {
-        shape,
-        x,
-        moments,
-        gain,
-        d_out,
-        sums: RawSlice {
-            addr: 0,
-            len: 2 * shape.rows,
-            dtype,
-        },
-        d_gain,
-        d_bias,
-        beta,
+/// The steps, whose row sums lie behind what else they have in the workspace, and the bytes of all.
+fn steps(args: &NormBackward, workspace: u64) -> ((NormalizeSums, NormalizeBackward), usize) {
+    let sums = |addr| RawSlice {
+        addr,
+        len: 2 * args.shape.rows,
+        dtype: args.x.dtype.accumulator(),
     };
-    let before = norm::normalize_sums_workspace(&sums).next_multiple_of(16);
-    sums.sums.addr = workspace + before as u64;
-    let bytes = before + sums.sums.bytes();
-    (sums, bytes)
+    let (first, _) = args.steps(sums(workspace));
+    let before = norm::normalize_sums_workspace(&first).next_multiple_of(16);
+    let steps = args.steps(sums(workspace + before as u64));
+    let bytes = before + steps.0.sums.bytes();
+    (steps, bytes)
 }
 
 pub(super) fn backward_workspace(args: &NormBackward, traits: &DeviceTraits) -> usize {
     match packs_of_thread(args, traits) {
         Some(_) => column_bytes(args.shape, args.x.dtype),
-        None => row_sums(args, 0).1,
+        None => steps(args, 0).1,
     }
 }
 
@@ -202,17 +164,8 @@ fn backward_in_steps(
     traits: &DeviceTraits,
     workspace: u64,
 ) -> Result<Vec<Launch>> {
-    let (sums, _) = row_sums(args, workspace);
+    let ((sums, rest), _) = steps(args, workspace);
     let mut launches = norm::normalize_sums(&sums, traits, workspace)?;
-    let rest = NormalizeBackward {
-        shape: args.shape,
-        x: args.x,
-        moments: args.moments,
-        gain: args.gain,
-        d_out: args.d_out,
-        sums: sums.sums,
-        d_x: args.d_x,
-    };
     launches.extend(norm::normalize_backward(&rest, traits)?);
     Ok(launches)
 }

@@ -34,7 +34,8 @@ pub(super) fn parse_file(
     parse(text, &place, library, &needed)
 }
 
-/// The choices of lines from `place`, the first one for each GEMM. All must be of this library, as `needed` tells the user.
+/// Reads choices, one per line, from `place`. If several lines name one GEMM, the first counts. The error for another library says
+/// that the user needs `needed`.
 ///
 /// # Errors
 /// [`Error::Invalid`] for lines that are no choices, or of another library.

@@ -6,10 +6,7 @@ use crate::{
 };
 use hal::{
     DType, Kernel, RawSlice,
-    kernel::{
-        Moments, NormBackward, NormForward, NormKind, NormShape, Normalize, NormalizeBackward,
-        NormalizeSums,
-    },
+    kernel::{NormBackward, NormForward, NormKind, NormShape},
 };
 
 /// Rows, columns and elements before the first row: less than a warp reads at once, several warps and blocks, rows that end
@@ -167,28 +164,8 @@ fn full_rows_have_the_bits_of_rows_that_are_cut() {
             let memories = forward_memories(dtype, shape, 0);
             let dtypes = [dtype, dtype, dtype, accumulator, dtype];
             let whole = |m: &[RawSlice]| Kernel::NormForward(forward(shape, m));
-            let moments = |m: &[RawSlice]| {
-                let (x, moments) = (m[0], m[3]);
-                Kernel::Moments(Moments { shape, x, moments })
-            };
-            let normalize = |m: &[RawSlice]| {
-                let NormForward {
-                    shape,
-                    x,
-                    gain,
-                    bias,
-                    moments,
-                    out,
-                } = forward(shape, m);
-                Kernel::Normalize(Normalize {
-                    shape,
-                    x,
-                    moments,
-                    gain,
-                    bias,
-                    out,
-                })
-            };
+            let moments = |m: &[RawSlice]| Kernel::Moments(forward(shape, m).steps().0);
+            let normalize = |m: &[RawSlice]| Kernel::Normalize(forward(shape, m).steps().1);
             let Some(found) = run_steps(warp, &dtypes, &memories, &[&whole]) else {
                 return;
             };
@@ -203,30 +180,9 @@ fn full_rows_have_the_bits_of_rows_that_are_cut() {
             let dtypes = memories.iter().map(|memory| memory.slice().dtype);
             let dtypes: Vec<DType> = dtypes.collect();
             let whole = |m: &[RawSlice]| Kernel::NormBackward(backward(shape, 1.0, m));
-            let sums = |m: &[RawSlice]| {
-                Kernel::NormalizeSums(NormalizeSums {
-                    shape,
-                    x: m[0],
-                    moments: m[1],
-                    gain: m[2],
-                    d_out: m[3],
-                    sums: m[7],
-                    d_gain: m[4],
-                    d_bias: bias(shape, m[5]),
-                    beta: 1.0,
-                })
-            };
-            let rest = |m: &[RawSlice]| {
-                Kernel::NormalizeBackward(NormalizeBackward {
-                    shape,
-                    x: m[0],
-                    moments: m[1],
-                    gain: m[2],
-                    d_out: m[3],
-                    sums: m[7],
-                    d_x: m[6],
-                })
-            };
+            let steps = |m: &[RawSlice]| backward(shape, 1.0, m).steps(m[7]);
+            let sums = |m: &[RawSlice]| Kernel::NormalizeSums(steps(m).0);
+            let rest = |m: &[RawSlice]| Kernel::NormalizeBackward(steps(m).1);
             let found = run_steps(warp, &dtypes, &memories, &[&whole]).unwrap();
             let steps = run_steps(warp, &dtypes, &memories, &[&sums, &rest]).unwrap();
             for index in [4, 5, 6] {

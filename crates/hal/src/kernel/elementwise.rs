@@ -180,7 +180,7 @@ pub struct Region {
     pub global_columns: usize,
 }
 
-/// `out[i] = x[i] / (1 - probability)`, or 0 where the draw for the element's global index is below `probability`.
+/// `out[i]` is `x[i]` times 1 / (1 - probability), or 0 where the draw for the element's global index is below `probability`.
 ///
 /// The same kernel with the same key is its own gradient.
 #[derive(Clone, Debug, PartialEq)]

@@ -93,6 +93,67 @@ pub struct NormBackward {
     pub d_x: RawSlice,
 }
 
+impl NormForward {
+    /// The steps that compute the same, in their order.
+    pub fn steps(&self) -> (Moments, Normalize) {
+        let &NormForward {
+            shape,
+            x,
+            gain,
+            bias,
+            moments,
+            out,
+        } = self;
+        let normalize = Normalize {
+            shape,
+            x,
+            moments,
+            gain,
+            bias,
+            out,
+        };
+        (Moments { shape, x, moments }, normalize)
+    }
+}
+
+impl NormBackward {
+    /// The steps that compute the same, in their order, with the row sums at `sums`: rows x 2, of the accumulator type.
+    pub fn steps(&self, sums: RawSlice) -> (NormalizeSums, NormalizeBackward) {
+        let &NormBackward {
+            shape,
+            x,
+            moments,
+            gain,
+            d_out,
+            d_gain,
+            d_bias,
+            beta,
+            d_x,
+        } = self;
+        let first = NormalizeSums {
+            shape,
+            x,
+            moments,
+            gain,
+            d_out,
+            sums,
+            d_gain,
+            d_bias,
+            beta,
+        };
+        let rest = NormalizeBackward {
+            shape,
+            x,
+            moments,
+            gain,
+            d_out,
+            sums,
+            d_x,
+        };
+        (first, rest)
+    }
+}
+
 /// Mean and centred sum of squares of the local columns of every row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moments {

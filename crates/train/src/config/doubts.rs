@@ -1,7 +1,7 @@
 //! Settings that are valid, and probably a mistake.
 //!
-//! They are told and not refused: a file that states one key and leaves another at its default is complete, and a run that is
-//! resumed for a few steps has fewer than its warm-up.
+//! The program warns of them and goes on: a file may state one of two rates and leave the other at its default, and a trial of a
+//! few steps may end within its warm-up.
 
 use super::Config;
 use crate::optimiser::RateSchedule;

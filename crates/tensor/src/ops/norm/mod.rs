@@ -1,17 +1,17 @@
 //! LayerNorm and RMSNorm: [`forward`] and [`backward`] of full rows; and of rows that are cut, in steps between which
 //! statistics are combined over ranks.
 
+mod full;
+
+pub use full::{Gradients, backward, forward};
+pub use hal::kernel::{NormKind, NormShape};
+
 use super::{float, holds, launch, same_length, same_type};
 use crate::{Arguments, Tensor, shape::product};
 use hal::{
     Kernel, Result,
-    kernel::{
-        CombineMoments, Moments, NormBackward, NormForward, Normalize, NormalizeBackward,
-        NormalizeSums,
-    },
+    kernel::{CombineMoments, Moments, Normalize, NormalizeBackward, NormalizeSums},
 };
-
-pub use hal::kernel::{NormKind, NormShape};
 
 /// Sizes of a norm over the last dim of `x`, which is a shard of a row of `global_columns`.
 pub fn shape(kind: NormKind, x: &Tensor, global_columns: usize, epsilon: f64) -> NormShape {
@@ -22,92 +22,6 @@ pub fn shape(kind: NormKind, x: &Tensor, global_columns: usize, epsilon: f64) ->
         global_columns,
         epsilon,
     }
-}
-
-/// The normalised rows, with gain and bias, and the moments of the rows, in one pass over `x`. The rows must be full.
-///
-/// The bits are those of [`moments`] and [`normalize`].
-///
-/// # Shapes
-/// `x` and the first result: rows x columns. `gain`, `bias`: columns. The second result: rows x 2.
-/// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) for rows that are not full, and when a tensor has another size or type.
-pub fn forward(
-    shape: NormShape,
-    x: &Tensor,
-    gain: &Tensor,
-    bias: Option<&Tensor>,
-) -> Result<(Tensor, Tensor)> {
-    full("norm_forward", shape)?;
-    check(shape, x)?;
-    check_vectors("norm_forward", shape, x, gain, bias)?;
-    let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
-    let moments = Tensor::empty(x.device(), x.dtype().accumulator(), &[shape.rows, 2])?;
-    let mut args = Arguments::default();
-    let kernel = NormForward {
-        shape,
-        x: args.take(x),
-        gain: args.take(gain),
-        bias: args.take_some(bias),
-        moments: args.take(&moments),
-        out: args.take(&out),
-    };
-    launch(&mut args, Kernel::NormForward(kernel))?;
-    Ok((out, moments))
-}
-
-/// Where [`backward`] writes.
-#[derive(Clone, Copy, Debug)]
-pub struct Gradients<'a> {
-    /// The gradient of the input: rows x columns.
-    pub d_x: &'a Tensor,
-    /// The gradient of the gain: columns, of the accumulator type.
-    pub d_gain: &'a Tensor,
-    /// The gradient of the bias: columns, of the accumulator type.
-    pub d_bias: Option<&'a Tensor>,
-}
-
-/// Writes the gradient of the norm's input, in one pass over `x` and `d_out`; adds to `beta` times the gradients of gain
-/// and bias, which a `beta` of 0 does not read. The rows must be full.
-///
-/// The bits are those of [`sums`] and [`normalize_backward`].
-///
-/// # Shapes
-/// `x`, `d_out`: rows x columns. `moments`: rows x 2. `gain`: columns.
-/// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) for rows that are not full, and when a tensor has another size or type.
-pub fn backward(
-    shape: NormShape,
-    x: &Tensor,
-    moments: &Tensor,
-    gain: &Tensor,
-    d_out: &Tensor,
-    gradients: Gradients<'_>,
-    beta: f64,
-) -> Result<()> {
-    let Gradients {
-        d_x,
-        d_gain,
-        d_bias,
-    } = gradients;
-    full("norm_backward", shape)?;
-    check_backward(shape, x, moments, gain, d_out)?;
-    check_gradients("norm_backward", shape, x, d_gain, d_bias)?;
-    same_type("norm_backward", x, &[d_x])?;
-    same_length("norm_backward", x, &[d_x])?;
-    let mut args = Arguments::default();
-    let kernel = NormBackward {
-        shape,
-        x: args.take(x),
-        moments: args.take(moments),
-        gain: args.take(gain),
-        d_out: args.take(d_out),
-        d_gain: args.take(d_gain),
-        d_bias: args.take_some(d_bias),
-        beta,
-        d_x: args.take(d_x),
-    };
-    launch(&mut args, Kernel::NormBackward(kernel))
 }
 
 /// Mean and centred sum of squares of the local columns.
@@ -270,16 +184,6 @@ pub fn normalize_backward(
     };
     launch(&mut args, Kernel::NormalizeBackward(kernel))?;
     Ok(d_x)
-}
-
-fn full(operation: &str, shape: NormShape) -> Result<()> {
-    match shape.columns == shape.global_columns {
-        true => Ok(()),
-        false => {
-            let found = format!("{} of {} columns", shape.columns, shape.global_columns);
-            Err(hal::Error::invalid(operation, found, "full rows"))
-        }
-    }
 }
 
 fn check_vectors(
