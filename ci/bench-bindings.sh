@@ -28,14 +28,14 @@ for program in "${programs[@]}"; do
       "$root/release/examples/overhead" "$ranks" "$turns"
       ;;
     c | candle | burn)
-      cp Cargo.lock "bindings/$program/Cargo.lock"
       export CARGO_TARGET_DIR=$root/bench-$program
       if [ "$program" = c ]; then
-        (cd bindings/c && cargo build --quiet --release --features mpi)
+        cargo build --quiet --release -p fascicle-c --features mpi
         gcc -O2 -std=c11 -Wall -Wextra -Werror -Ibindings/c/include bindings/c/examples/overhead.c -L"$CARGO_TARGET_DIR/release" \
           -Wl,-rpath,"$CARGO_TARGET_DIR/release" -lfascicle -lm -o "$CARGO_TARGET_DIR/overhead"
         both "$CARGO_TARGET_DIR/overhead"
       else
+        cp Cargo.lock "bindings/$program/Cargo.lock"
         (cd "bindings/$program" && cargo build --quiet --release --features mpi --example overhead)
         both "$CARGO_TARGET_DIR/release/examples/overhead"
       fi

@@ -3,18 +3,19 @@
 # end in a sentence; the header declares what the library exports. candle and burn: four ranks, as threads and under mpirun, train to
 # the weights of one; copies are counted; examples run. DLPack: tensors go out and come in, with NumPy if it can be installed.
 #
-# Usage: ci/bindings.sh [c|dlpack|candle|burn]...     c and dlpack by default. From an empty target, compiling takes 215 s of processor
-# time for candle and 254 s for burn: these two run before a release, and when a binding or what it calls changes.
+# Usage: ci/bindings.sh [c|dlpack|candle|burn]...     c and dlpack, which are of the workspace, by default. From an empty target,
+# compiling takes 215 s of processor time for candle and 254 s for burn: these two run before a release, and when a binding or what it
+# calls changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/mpi-setup.sh
-outside=$(realpath -m "${CARGO_TARGET_DIR:-target}")/outside
-export CARGO_TARGET_DIR=$outside CARGO_INCREMENTAL=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# enter NAME goes to a binding's folder, where dependencies have the versions of the workspace.
+# enter NAME goes to the folder of a binding outside the workspace. Its dependencies have the workspace's versions.
 enter() {
+  CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")/outside
+  export CARGO_TARGET_DIR
   cd "bindings/$1"
   cp ../../Cargo.lock Cargo.lock
   cargo fmt -- --check
@@ -32,9 +33,10 @@ integrates() {
 on_four() { timeout 300 mpirun -n 4 "$@" --test-threads=1 > "$work/on_four" 2>&1 || { cat "$work/on_four"; return 1; }; }
 
 check_c() {
-  enter c
-  cargo build --quiet --features mpi
-  local library=$outside/debug
+  # Examples have cargo choose the features that tests have, so that what ci/test.sh built is reused.
+  cargo build --quiet "${workspace[@]}" --lib --examples
+  local library=$target
+  cd bindings/c
   sed -nE 's/^[a-z].*[ *](fascicle_[a-z_]+)\(.*/\1/p' include/fascicle.h | sort > "$work/declared"
   nm -D --defined-only "$library/libfascicle.so" | sed -nE 's/.* T (fascicle_.*)/\1/p' | sort > "$work/exported"
   diff "$work/declared" "$work/exported" || { echo 'bindings: the header and the library differ' >&2; exit 1; }
@@ -51,13 +53,11 @@ check_c() {
 }
 
 check_dlpack() {
-  enter dlpack
-  cargo test --quiet
   if python3 -m venv "$work/python" && timeout 120 "$work/python/bin/pip" install --quiet numpy; then
-    cargo build --quiet --example arrays
-    "$work/python/bin/python" tests/arrays.py "$outside/debug/examples/libarrays.so"
+    cargo build --quiet "${workspace[@]}" --lib --examples
+    "$work/python/bin/python" bindings/dlpack/tests/arrays.py "$target/examples/libarrays.so"
   else
-    echo 'bindings: skipped tests/arrays.py: NumPy cannot be installed'
+    echo 'bindings: skipped bindings/dlpack/tests/arrays.py: NumPy cannot be installed'
   fi
 }
 

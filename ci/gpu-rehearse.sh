@@ -20,7 +20,8 @@ if [ -z "${FASCICLE_KIT:-}" ]; then
   source ci/mpi-setup.sh
   vendors=("${workspace[@]}" --features fascicle/cuda,fascicle/rocm)
   built=$(cargo test "${vendors[@]}" --test vendors --no-run --message-format=json-render-diagnostics)
-  cargo build "${vendors[@]}" --bin fascicle
+  # The example has cargo choose the features that tests have.
+  cargo build "${vendors[@]}" --bin fascicle --example 05_tensor_parallel
   tests=$(grep -oE '"executable":"[^"]*/vendors-[0-9a-f]+"' <<< "$built" | tail -n 1 | cut -d '"' -f 4)
   target=$(dirname "$(dirname "$tests")")
   mkdir "$dir/kit"

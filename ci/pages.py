@@ -64,7 +64,9 @@ def faults(package):
 
 if __name__ == "__main__":
     packages = published(metadata())
-    bindings = [package for path in BINDINGS for package in metadata("--manifest-path", path)["packages"]]
+    # Those of the workspace come with all its packages.
+    bindings = [package for path in BINDINGS for package in metadata("--manifest-path", path)["packages"]
+                if Path(package["manifest_path"]) == path.resolve()]
     missing = {f"fascicle{suffix}" for suffix in DIRECT} - set(packages)
     found = [f"{package['name']}: {fault}" for package in [*packages.values(), *bindings] for fault in faults(package)]
     found += [f"{name}: ci/pages.py expects an example of it, and no such package is published" for name in sorted(missing)]

@@ -35,10 +35,7 @@ for check in "${checks[@]}"; do
     miri)
       if ! cargo +nightly miri --version > /dev/null 2>&1; then skip "$check" 'nightly has no miri'; continue; fi
       MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-permissive-provenance -Zmiri-backtrace=0' CARGO_TARGET_DIR="$target/miri" \
-        cargo +nightly miri test --quiet -p fascicle-tensor --test properties --test foreign
-      cp Cargo.lock bindings/dlpack/Cargo.lock
-      MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-permissive-provenance -Zmiri-backtrace=0' CARGO_TARGET_DIR="$target/miri" \
-        cargo +nightly miri test --quiet --manifest-path bindings/dlpack/Cargo.toml --test exchange
+        cargo +nightly miri test --quiet -p fascicle-tensor -p fascicle-dlpack --test properties --test foreign --test exchange
       ;;
     address)
       # Memory behind a failed stream is kept on purpose: nobody knows when its work has ended.
