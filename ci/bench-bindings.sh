@@ -5,7 +5,7 @@
 # Usage: ci/bench-bindings.sh [c|collective|candle|burn]...     all by default; RANKS (2) and TURNS (41) are taken from the environment
 set -euo pipefail
 cd "$(dirname "$0")/.."
-source ci/mpi-setup.sh
+source ci/workspace.sh
 root=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 export CARGO_INCREMENTAL=0
 ranks=${RANKS:-2} turns=${TURNS:-41}

@@ -8,7 +8,7 @@
 # calls changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-source ci/mpi-setup.sh
+source ci/workspace.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -33,7 +33,7 @@ integrates() {
 on_four() { timeout 300 mpirun -n 4 "$@" --test-threads=1 > "$work/on_four" 2>&1 || { cat "$work/on_four"; return 1; }; }
 
 check_c() {
-  # Examples have cargo choose the features that tests have, so that what ci/test.sh built is reused.
+  # With examples, cargo chooses features as for tests, and reuses what ci/test.sh built.
   cargo build --quiet "${workspace[@]}" --lib --examples
   local library=$target
   cd bindings/c
@@ -54,7 +54,7 @@ check_c() {
 
 check_dlpack() {
   if python3 -m venv "$work/python" && timeout 120 "$work/python/bin/pip" install --quiet numpy; then
-    cargo build --quiet "${workspace[@]}" --lib --examples
+    build_workspace > /dev/null
     "$work/python/bin/python" bindings/dlpack/tests/arrays.py "$target/examples/libarrays.so"
   else
     echo 'bindings: skipped bindings/dlpack/tests/arrays.py: NumPy cannot be installed'

@@ -61,8 +61,7 @@ once rocm-experimental rocm_experimental
 export FASCICLE_CUDA_HEADERS=$headers/cuda-12:$headers/cuda-13
 export FASCICLE_ROCM_HEADERS=$headers/rocm-trixie/root/usr/include:$headers/rocm-sid/root/usr/include
 export FASCICLE_ROCM_HEADERS=$FASCICLE_ROCM_HEADERS:$headers/rocm-experimental/root/usr/include
-# With the packages that ci/test.sh built.
-source ci/mpi-setup.sh
+source ci/workspace.sh
 cargo test -q "${workspace[@]}" --test declarations -- --nocapture 2>&1 | grep -v '^warning' | tee "$headers/log"
 found=$(grep -c 'declarations agree' "$headers/log" || true)
 [ "$found" -ge 19 ] || { echo "declarations: $found of 19 headers were compared" >&2; exit 1; }

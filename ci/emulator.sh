@@ -22,16 +22,10 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 fail() { printf 'emulator: %s\n' "$1" >&2; [ -f "$dir/log" ] && tail -n 40 "$dir/log" >&2; exit 1; }
 
-# The same packages as in ci/test.sh, so that its build is reused here.
-source ci/mpi-setup.sh
-vendors=("${workspace[@]}" --features fascicle/cuda,fascicle/rocm)
-cargo test "${vendors[@]}" --test vendors --test vendors_failing --no-run \
-  --message-format=json-render-diagnostics > "$dir/built"
-cargo build "${vendors[@]}" --bin fascicle --example 05_tensor_parallel
-executable() { grep -oE '"executable":"[^"]*/'"$1"'"' "$dir/built" | tail -n 1 | cut -d '"' -f 4; }
-tests=$(executable 'vendors-[0-9a-f]+')
-failures=$(executable 'vendors_failing-[0-9a-f]+')
-fascicle=$(dirname "$(dirname "$tests")")/fascicle
+source ci/workspace.sh
+build_workspace > "$dir/built"
+tests=$(executable vendors < "$dir/built")
+failures=$(executable vendors_failing < "$dir/built")
 
 # Runs some of the tests; a skipped test would report it.
 check() {
@@ -67,7 +61,7 @@ fi
 printf 'emulator: each call of both vendors fails well\n'
 
 # The program: its report of vendors, training, and how it ends without a device.
-folder=$(ls -td "$(dirname "$fascicle")"/emulator/*/cuda-13-hip-6.4 | head -n 1)
+folder=$(ls -td "$target"/emulator/*/cuda-13-hip-6.4 | head -n 1)
 export FASCICLE_CUDA_PATH=$folder FASCICLE_CUDA_OBJECT=$folder/kernels.image
 export FASCICLE_ROCM_PATH=$folder FASCICLE_ROCM_OBJECT=$folder/kernels.image
 "$fascicle" doctor > "$dir/log"
@@ -105,9 +99,9 @@ printf 'emulator: the program trains on both vendors, and ends well without a de
 
 # A program that uses the library chooses the devices named for it.
 for vendor in cuda rocm; do
-  FASCICLE_VENDOR=$vendor "$(dirname "$fascicle")/examples/05_tensor_parallel" > "$dir/log" 2>&1 || fail "launch on $vendor"
+  FASCICLE_VENDOR=$vendor "$target/examples/05_tensor_parallel" > "$dir/log" 2>&1 || fail "launch on $vendor"
   status=0
-  FASCICLE_VENDOR=$vendor FASCICLE_EMULATOR_DEVICES=0 "$(dirname "$fascicle")/examples/05_tensor_parallel" \
+  FASCICLE_VENDOR=$vendor FASCICLE_EMULATOR_DEVICES=0 "$target/examples/05_tensor_parallel" \
     > "$dir/log" 2>&1 || status=$?
   [ "$status" -eq 1 ] && grep -q 'no device' "$dir/log" || fail "launch on $vendor without a device: status $status"
 done

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Every numbered example runs; each asserts its own result.
 set -euo pipefail
-# With the packages that ci/test.sh built.
-source ci/mpi-setup.sh
-cargo build --quiet "${workspace[@]}" --bin fascicle --examples
+source ci/workspace.sh
+build_workspace > /dev/null
 for source in examples/[0-9]*.rs; do
   name=$(basename "$source" .rs)
   printf -- '-- %s\n' "$name"

@@ -17,16 +17,11 @@ export TMPDIR=$dir
 mkdir "$dir/tools"
 # The programs of ci/emulator.sh serve as the kit.
 if [ -z "${FASCICLE_KIT:-}" ]; then
-  source ci/mpi-setup.sh
-  vendors=("${workspace[@]}" --features fascicle/cuda,fascicle/rocm)
-  built=$(cargo test "${vendors[@]}" --test vendors --no-run --message-format=json-render-diagnostics)
-  # The example has cargo choose the features that tests have.
-  cargo build "${vendors[@]}" --bin fascicle --example 05_tensor_parallel
-  tests=$(grep -oE '"executable":"[^"]*/vendors-[0-9a-f]+"' <<< "$built" | tail -n 1 | cut -d '"' -f 4)
-  target=$(dirname "$(dirname "$tests")")
+  source ci/workspace.sh
+  tests=$(build_workspace | executable vendors)
   mkdir "$dir/kit"
   ln -s "$tests" "$dir/kit/gpu-tests"
-  ln -s "$target/fascicle" "$dir/kit/fascicle"
+  ln -s "$fascicle" "$dir/kit/fascicle"
   export FASCICLE_KIT=$dir/kit FASCICLE_EMULATOR_DIR=$target/emulator
 fi
 export FASCICLE_EMULATOR_DIR=${FASCICLE_EMULATOR_DIR:-$PWD/target/gpu-emulator}

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # The program as processes under mpirun: collectives, parity, examples, overlap, failures, resuming on fewer ranks.
 set -euo pipefail
-source ci/mpi-setup.sh
-mpi_build
+source ci/workspace.sh
+built=$(build_workspace)
+# A test that needs several processes, and the crate's own.
+test=$(executable under_mpirun <<< "$built") unit=$(executable fascicle_mpi <<< "$built")
 export test
 dir=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$dir"' EXIT

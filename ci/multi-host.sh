@@ -3,12 +3,12 @@
 # one host. `--slow` instead measures the benefit of the order of axes for hosts with a slow link, and compares it
 # with the prediction.
 set -euo pipefail
-source ci/mpi-setup.sh
+source ci/workspace.sh
 source ci/hosts.sh
 dir=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; hosts_down; rm -rf "$dir"' EXIT
 hosts_try
-mpi_build
+build_workspace > /dev/null
 fail() { printf 'multi-host: %s\n' "$1" >&2; [ -f "$dir/log" ] && cat "$dir/log" >&2; exit 1; }
 for _ in $(seq 400); do echo 'the quick brown fox jumps over the lazy dog'; done >"$dir/text.txt"
 small=(--data "$dir/text.txt" --batch 4 --micro-batches 1 --set model.hidden=64 --set model.layers=2

@@ -1,15 +1,13 @@
 #!/usr/bin/env bash
 # The planner keeps its promises: time, memory, its output, and the errors of its predictions.
 set -euo pipefail
-# With the packages that ci/test.sh built.
-source ci/mpi-setup.sh
-cargo build --quiet "${workspace[@]}" --bin fascicle --examples
-built=$target
+source ci/workspace.sh
+build_workspace > /dev/null
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
 start=$SECONDS
-"$built/fascicle" plan --machine frontier --devices 32768 --model gpt-320b --json > "$out/plan.json"
+"$target/fascicle" plan --machine frontier --devices 32768 --model gpt-320b --json > "$out/plan.json"
 took=$((SECONDS - start))
 test "$took" -lt 30 || { printf 'plan for 32768 devices: took %s s, needs less than 30\n' "$took"; exit 1; }
 python3 - "$out/plan.json" <<'P'
@@ -27,14 +25,14 @@ assert times == sorted(times), "not the best first"
 P
 printf 'planned for 32768 devices in %s s\n' "$took"
 
-if "$built/fascicle" plan --machine perlmutter --devices 4 --model gpt-40b --budget 1 > "$out/text" 2> "$out/error"; then
+if "$target/fascicle" plan --machine perlmutter --devices 4 --model gpt-40b --budget 1 > "$out/text" 2> "$out/error"; then
   printf 'gpt-40b on 4 devices of 40 GB: planned, needs to be out of reach\n'; exit 1
 fi
 grep -Eq 'does not fit 4 devices.*it needs at least [0-9]+' "$out/error" || { cat "$out/error"; exit 1; }
 
 # One simulated step of the 40B model on 4096 devices takes less than 2 s and 500 MB, by the kernel's own
 # accounting.
-python3 - "$built/fascicle" <<'P'
+python3 - "$target/fascicle" <<'P'
 import resource, subprocess, sys, time
 grid = "x=4,y=1,z=16,data=64".split()
 command = [sys.argv[1], "plan", "--machine", "perlmutter", "--devices", "4096", "--model", "gpt-40b", "--grid", *grid]
@@ -47,7 +45,7 @@ print(f"one step of gpt-40b on 4096 devices: {seconds:.2f} s, {mb:.0f} MB")
 assert seconds < 2 and mb < 500, "needs less than 2 s and 500 MB"
 P
 
-"$built/examples/weak_scaling" --report --budget 2
-"$built/examples/weak_scaling" --simulate --machine perlmutter --devices 512 --budget 1 --out "$out/points" > /dev/null
+"$target/examples/weak_scaling" --report --budget 2
+"$target/examples/weak_scaling" --simulate --machine perlmutter --devices 512 --budget 1 --out "$out/points" > /dev/null
 for extension in json txt svg png; do test -s "$out/points/perlmutter.$extension"; done
-"$built/examples/weak_scaling" --measure --machine laptop --devices 2 --budget 1 --steps 2 --out "$out/points"
+"$target/examples/weak_scaling" --measure --machine laptop --devices 2 --budget 1 --steps 2 --out "$out/points"

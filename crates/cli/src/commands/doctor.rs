@@ -15,10 +15,14 @@ use crate::{
 use bootstrap::Processes;
 use clap::Args;
 use grid::machine::Machine;
-use hal::{Driver, VendorId, environment, error::Bytes};
+use hal::{
+    Driver, VendorId,
+    environment::{self, Variable},
+    error::Bytes,
+};
 use judge::Nodes;
 use serde::Serialize;
-use std::fmt::Write;
+use std::{ffi::OsString, fmt::Write};
 
 /// Arguments of `fascicle doctor`.
 #[derive(Args, Debug)]
@@ -75,7 +79,7 @@ impl Doctor {
         processes: Option<&'static dyn Processes>,
     ) -> Outcome {
         if self.environment {
-            return output::result(&variables());
+            return output::result(&variables(Variable::read_os));
         }
         if let Some(processes) = processes.filter(|_| bootstrap::detect().processes.is_some()) {
             launcher::join(processes)?;
@@ -228,12 +232,13 @@ fn known(drivers: &[Driver]) -> Vec<VendorId> {
 }
 
 // The table of environment variables with their current values.
-fn variables() -> String {
+// `read` is the value of a variable of the environment.
+fn variables(read: impl Fn(&Variable) -> Option<OsString>) -> String {
     let mut text = String::new();
     for section in environment::table::ALL {
         let _ = writeln!(text, "{}", section.title);
         for variable in section.variables {
-            let value = match variable.read_os() {
+            let value = match read(variable) {
                 Some(value) => format!("= {}", value.to_string_lossy()),
                 None => format!("not set; default: {}", variable.default),
             };
@@ -281,8 +286,12 @@ mod tests {
 
     #[test]
     fn variables_are_listed_with_their_values() {
-        let text = variables();
+        let read = |variable: &Variable| (variable.name == "PATH").then(|| "/bin".into());
+        let text = variables(read);
         assert!(text.contains("FASCICLE_HIPCC               not set; default: $ROCM_PATH/bin"));
-        assert!(text.contains("PATH                         = "), "{text}");
+        assert!(
+            text.contains("PATH                         = /bin\n"),
+            "{text}"
+        );
     }
 }
