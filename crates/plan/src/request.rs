@@ -171,7 +171,8 @@ pub struct Request {
     pub activation_places: Vec<PlaceKind>,
     /// The most KiB of a piece that moves to or from there.
     pub piece_kib: usize,
-    /// Time limit of the simulations.
+    /// After this time no further candidate is simulated, once a dozen are, or after ten times of it. The estimates that precede
+    /// are not counted.
     pub budget: Duration,
 }
 

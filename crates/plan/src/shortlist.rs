@@ -2,7 +2,7 @@
 
 use crate::{
     Candidate, Request, enumerate,
-    estimate::{self, ANY, Distances, Sheet},
+    estimate::{self, ANY, CostCuts, Distances, Sheet},
     threads,
 };
 use grid::{AxisOrder, Degrees};
@@ -35,8 +35,9 @@ impl Shortlist {
     pub(crate) fn new(request: &Request) -> Shortlist {
         let (grids, orders) = (enumerate::grids(request), enumerate::orders(request));
         let kept = MOST.div_ceil(grids.len().max(1)).max(VARIANTS);
+        let cuts = CostCuts::new(&request.work);
         let found = threads::map(&grids, |degrees| {
-            OfGrid::new(request, *degrees, &orders, kept)
+            OfGrid::new((request, &cuts), *degrees, &orders, kept)
         });
         let sum = |count: fn(&OfGrid) -> usize| found.iter().map(count).sum();
         let (num_candidates, num_fitting) = (
@@ -102,7 +103,12 @@ struct OfGrid {
 }
 
 impl OfGrid {
-    fn new(request: &Request, degrees: Degrees, orders: &[AxisOrder], kept: usize) -> OfGrid {
+    fn new(
+        (request, cuts): (&Request, &CostCuts<'_>),
+        degrees: Degrees,
+        orders: &[AxisOrder],
+        kept: usize,
+    ) -> OfGrid {
         let distances = Distances::new(&degrees, orders);
         let shapes = enumerate::shapes(request, degrees);
         let num_candidates = shapes.len() * distances.orders().len();
@@ -110,7 +116,7 @@ impl OfGrid {
         let fitting: Vec<_> = shapes.into_iter().filter(fits).collect();
         let num_fitting = fitting.len() * distances.orders().len();
         OfGrid {
-            best: best(request, &fitting, &distances, kept),
+            best: best((request, cuts), &fitting, &distances, kept),
             num_candidates,
             num_fitting,
         }
@@ -120,7 +126,7 @@ impl OfGrid {
 // Tries shapes in the order of their bounds over all orders of axes, until a bound is slower than all
 // candidates kept.
 fn best(
-    request: &Request,
+    (request, cuts): (&Request, &CostCuts<'_>),
     shapes: &[Candidate],
     distances: &Distances,
     kept: usize,
@@ -129,7 +135,7 @@ fn best(
     for shape in shapes {
         sheets
             .entry(shape.micro_batches)
-            .or_insert_with(|| Sheet::new(request, shape, distances));
+            .or_insert_with(|| Sheet::new(request, shape, distances, cuts));
     }
     let mut bounded: Vec<Estimated> = shapes
         .iter()

@@ -148,7 +148,7 @@ pub(crate) struct Plan {
     /// attention is recomputed
     #[arg(long)]
     stored_scores: bool,
-    /// Time limit of the simulations, in seconds
+    /// Seconds after which no further candidate is simulated, once a dozen are; the estimates before them are not counted
     #[arg(long, value_name = "SECONDS", default_value = "12", value_parser = seconds)]
     budget: Duration,
     /// Also print the work of the best candidate's step by kernel: calls, bytes, flop, and time beside the least that the device allows

@@ -20,13 +20,15 @@ mod stages;
 pub(crate) use distances::{ANY, Distances};
 pub use memory::{fits, host_memory, memory, on_host};
 pub(crate) use sheet::Sheet;
+pub(crate) use stages::CostCuts;
 
 use crate::{Candidate, Request};
 
 /// Seconds per step of one candidate.
 pub fn step(request: &Request, candidate: &Candidate) -> f64 {
     let distances = Distances::new(&candidate.degrees, &[candidate.order]);
-    let sheet = Sheet::new(request, candidate, &distances);
+    let cuts = CostCuts::new(&request.work);
+    let sheet = Sheet::new(request, candidate, &distances, &cuts);
     distances
         .orders()
         .map(|(_, places)| sheet.step(candidate, places))

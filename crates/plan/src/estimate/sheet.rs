@@ -9,7 +9,7 @@ use super::{
     memory::{beyond_bytes, crossing_bytes, moved_bytes, parameters, state_bytes, trained_share},
     paging::Paging,
     prices::{Pricer, Prices},
-    stages::imbalance,
+    stages::CostCuts,
 };
 use crate::enumerate::INTERLEAVED;
 use crate::{
@@ -24,7 +24,6 @@ use parallel::{
     Operation, Overlap, Reproducible,
     data::UpdatePlace,
     memory::SegmentMemory,
-    model::Cut,
     pipeline::{
         ScheduleKind,
         schedule::{Stages, Times},
@@ -76,11 +75,12 @@ pub(crate) struct Sheet<'a> {
 }
 
 impl<'a> Sheet<'a> {
-    /// The sheet for the candidate's grid and micro-batches.
+    /// The sheet for the candidate's grid and micro-batches. `cuts` are those of the request's model.
     pub(crate) fn new(
         request: &'a Request,
         candidate: &Candidate,
         distances: &'a Distances,
+        cuts: &CostCuts<'_>,
     ) -> Sheet<'a> {
         let rows = candidate.local_sequences(request.batch);
         let local = Local {
@@ -113,7 +113,7 @@ impl<'a> Sheet<'a> {
             groups: local.groups(&pricer),
             attention: Attention::new(request, candidate, &pricer),
             elementwise_s: [false, true].map(|spread| local.elementwise(spread)),
-            stages: local.stages(&pricer),
+            stages: local.stages(&pricer, cuts),
             num_buckets,
             // Where sums are those of one rank, ranks of Context compute the same gradients.
             reduce_context: match by_nodes {
@@ -525,8 +525,8 @@ impl Local<'_> {
     }
 
     // For each way in which the work can be cut and placed.
-    fn stages(&self, pricer: &Pricer) -> Vec<(Stages, f64, [Prices; 2])> {
-        let (work, degrees) = (&self.request.work, &self.candidate.degrees);
+    fn stages(&self, pricer: &Pricer, cuts: &CostCuts<'_>) -> Vec<(Stages, f64, [Prices; 2])> {
+        let degrees = &self.candidate.degrees;
         let mut ways: Vec<Stages> = Vec::new();
         for kind in INTERLEAVED
             .map(|chunks| ScheduleKind::Interleaved { chunks })
@@ -543,9 +543,7 @@ impl Local<'_> {
             }
         }
         let of = |stages: Stages| {
-            // By cost alone: the messages and the limit of memory are left to the simulation.
-            let costs: Vec<f64> = work.segments.iter().map(|segment| segment.cost).collect();
-            let crossing = work.crossing(&Cut::parts(&costs, stages).ok()?, stages);
+            let cut = cuts.of(stages)?;
             let chunks = stages.chunks;
             // The messages of one micro-batch, averaged over stages.
             let message = |sequence_parallel: bool| {
@@ -554,10 +552,10 @@ impl Local<'_> {
                     self.rows * wire.elements / ranks * self.request.precision.dtype().bytes()
                 };
                 let parts = (stages.num_parts() - 1).max(1);
-                let of_a_cut = crossing.iter().map(bytes).sum::<usize>() / parts;
+                let of_a_cut = cut.crossing.iter().map(bytes).sum::<usize>() / parts;
                 pricer.each(Axis::Pipeline, &vec![(Operation::Send, of_a_cut); chunks])
             };
-            Some((stages, imbalance(work, stages), [false, true].map(message)))
+            Some((stages, cut.imbalance, [false, true].map(message)))
         };
         ways.into_iter().filter_map(of).collect()
     }
