@@ -25,6 +25,10 @@ const CONFIGURATIONS: &[(&str, &str)] = &[
         "line 2: tuning: found `zzzzzzzz`, needs one of frozen, adapter_rank, adapter_alpha, adapter_stabilised, adapter_targets, adapter_trained",
     ),
     (
+        "[training]\nzzzzzzzz = 1",
+        "line 2: training: found `zzzzzzzz`, which does not exist here; `fascicle config list` shows the 45 keys",
+    ),
+    (
         "[model]\nhiden = 64",
         "line 2: model: found `hiden`, which does not exist here; did you mean `hidden`?",
     ),
@@ -354,7 +358,7 @@ const COMMANDS: &[(&str, i32, &str)] = &[
     (
         "train --auto-resume",
         2,
-        "found no --out <DIR>, which `fascicle train` needs",
+        "found no --out <DIR>, which `--auto-resume` needs",
     ),
     ("train gone.toml", 2, "gone.toml does not exist"),
     (
@@ -407,6 +411,22 @@ const COMMANDS: &[(&str, i32, &str)] = &[
         "doctor --environment --nodes",
         2,
         "found --environment beside --nodes, needs one of the two",
+    ),
+    (
+        "doctor --machine laptop",
+        2,
+        "found no --nodes, which `--machine` needs",
+    ),
+    (
+        "generate run",
+        2,
+        "found `run`, which `fascicle generate` does not take; did you mean `--checkpoint run`?",
+    ),
+    (
+        "train --batch 7 --micro-batches 2 --grid z=2",
+        2,
+        "batch=7 does not fit grid x=1,y=1,z=2,data=1,pipeline=1: z=2 x data=1 x micro_batches=2 = 4 does not divide batch=7; \
+         the nearest batches that fit: 4 or 8",
     ),
     (
         "train --data gpt2.bin",

@@ -301,12 +301,12 @@ mod tests {
         state.count(&record(1, None));
         assert_eq!(
             state.sentence(&record(1, None)),
-            "step 1 of 10: loss 2.5000 nats, rate 1.00e-3, gradient 1, 4,096 tokens/s, 4.5 s left"
+            "step 1 of 10: mean loss 2.5000 nats, rate 1.00e-3, gradient 1, 4,096 tokens/s, 4.5 s left"
         );
         (2..=10).for_each(|step| state.count(&record(step, None)));
         assert_eq!(
             state.sentence(&record(10, Some(2.25))),
-            "step 10 of 10: loss 2.5000 nats, validation 2.2500, rate 1.00e-3, gradient 1, 4,096 tokens/s"
+            "step 10 of 10: mean loss 2.5000 nats, validation 2.2500, rate 1.00e-3, gradient 1, 4,096 tokens/s"
         );
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Facts {
     pub(crate) device: String,
     /// The run's folder.
     pub(crate) dir: PathBuf,
+    /// The weights with which the run begins, if they are not random.
+    pub(crate) initial: Option<PathBuf>,
     /// Why `training.reproducible = "auto"` became `run`, if it did.
     pub(crate) why_run: Option<String>,
     /// What the run has of each source of a mixture, in lines.
@@ -40,6 +42,7 @@ impl Facts {
             tokenizer: None,
             device: String::new(),
             dir: PathBuf::new(),
+            initial: None,
             why_run: None,
             mixture: Vec::new(),
             memory: Vec::new(),
@@ -52,6 +55,9 @@ impl Facts {
         let mut line =
             |name: &str, value: String| writeln!(text, "{name:<11}{value}").unwrap_or_default();
         line("model", self.model(started));
+        if let Some(path) = &self.initial {
+            line("weights", format!("those of {}", path.display()));
+        }
         line("data", self.data(started));
         self.mixture
             .iter()
@@ -214,6 +220,7 @@ mod tests {
             tokenizer: Some(tokenizer),
             device,
             dir: "runs/a".into(),
+            initial: None,
             why_run: None,
             mixture: Vec::new(),
             memory: Vec::new(),

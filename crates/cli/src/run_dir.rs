@@ -33,6 +33,17 @@ fn fresh_in(runs: &Path, stamp: &str) -> Outcome<PathBuf> {
     Ok(dir)
 }
 
+/// Removes the folder of a run that has failed before its first step, if nothing is in it but what every run makes.
+pub(crate) fn remove_unused(dir: &Path) {
+    let checkpoints = dir.join("checkpoints");
+    if contents(dir) != ["checkpoints/"] || !contents(&checkpoints).is_empty() {
+        return;
+    }
+    // Each fails, and leaves the folder, where something else is in it.
+    let removed = fs::remove_dir(&checkpoints).and_then(|()| fs::remove_file(dir.join(".lock")));
+    removed.and_then(|()| fs::remove_dir(dir)).ok();
+}
+
 /// The folder's contents, by name; folders end with a slash.
 pub(crate) fn contents(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir)
@@ -52,6 +63,23 @@ pub(crate) fn contents(dir: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_folder_without_results_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let make = |name: &str, file: Option<&str>| {
+            let dir = folder.path().join(name);
+            fs::create_dir_all(dir.join("checkpoints")).unwrap();
+            let files = std::iter::once(".lock").chain(file);
+            files.for_each(|file| fs::write(dir.join(file), "").unwrap());
+            remove_unused(&dir);
+            dir.join("checkpoints").exists()
+        };
+        assert!(!make("failed", None));
+        assert!(make("begun", Some("metrics.jsonl")));
+        assert!(make("saved", Some("checkpoints/step-1")));
+        assert_eq!(contents(folder.path()), ["begun/", "saved/"]);
+    }
 
     #[test]
     fn runs_of_one_second_get_folders_of_their_own() {

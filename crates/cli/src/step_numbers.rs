@@ -57,7 +57,7 @@ pub(crate) fn line(
         bytes.map(|bytes| format!("{name} {}", Bytes(bytes as usize)))
     };
     let parts = [
-        (0, Some(format!("loss {shown:.4} nats"))),
+        (0, Some(format!("mean loss {shown:.4} nats"))),
         (1, validation),
         (2, pairs),
         (5, Some(format!("rate {}", scientific(record.lr)))),
@@ -160,7 +160,7 @@ mod tests {
         let full = line(&record(), (&loss, &throughput), None);
         assert_eq!(
             full,
-            "loss 2.5000 nats, rate 1.85e-3, gradient 1.23, 4,096 tokens/s, MFU 34.9 %, 4.5 s left, memory 1.5 GiB, peak 4.0 GiB"
+            "mean loss 2.5000 nats, rate 1.85e-3, gradient 1.23, 4,096 tokens/s, MFU 34.9 %, 4.5 s left, memory 1.5 GiB, peak 4.0 GiB"
         );
         let without_peak = Record {
             mfu: None,
@@ -174,7 +174,7 @@ mod tests {
             ..record()
         };
         let text = line(&diverged, (&loss, &throughput), None);
-        assert!(text.starts_with("loss NaN nats, "), "{text}");
+        assert!(text.starts_with("mean loss NaN nats, "), "{text}");
     }
 
     #[test]
@@ -187,15 +187,15 @@ mod tests {
         for (columns, expected) in [
             (
                 110,
-                "loss 2.5000 nats, rate 1.85e-3, gradient 1.23, 4,096 tokens/s, MFU 34.9 %, 4.5 s left, memory 1.5 GiB",
+                "mean loss 2.5000 nats, rate 1.85e-3, gradient 1.23, 4,096 tokens/s, MFU 34.9 %, 4.5 s left, memory 1.5 GiB",
             ),
             (
-                70,
-                "loss 2.5000 nats, rate 1.85e-3, 4,096 tokens/s, MFU 34.9 %, 4.5 s left",
+                76,
+                "mean loss 2.5000 nats, rate 1.85e-3, 4,096 tokens/s, MFU 34.9 %, 4.5 s left",
             ),
-            (45, "loss 2.5000 nats, 4,096 tokens/s, 4.5 s left"),
-            (30, "loss 2.5000 nats, 4.5 s left"),
-            (10, "loss 2.5000 nats"),
+            (50, "mean loss 2.5000 nats, 4,096 tokens/s, 4.5 s left"),
+            (33, "mean loss 2.5000 nats, 4.5 s left"),
+            (10, "mean loss 2.5000 nats"),
         ] {
             let found = line(&record(), (&loss, &throughput), Some(columns));
             assert_eq!(found, expected, "{columns}");
@@ -208,9 +208,9 @@ mod tests {
             }),
             ..record()
         };
-        let found = line(&of_pairs, (&loss, &throughput), Some(45));
-        assert_eq!(found, "loss 2.5000 nats, margin 0.25, 75 % preferred");
-        let found = line(&validated, (&loss, &throughput), Some(35));
-        assert_eq!(found, "loss 2.5000 nats, validation 2.2500");
+        let found = line(&of_pairs, (&loss, &throughput), Some(50));
+        assert_eq!(found, "mean loss 2.5000 nats, margin 0.25, 75 % preferred");
+        let found = line(&validated, (&loss, &throughput), Some(40));
+        assert_eq!(found, "mean loss 2.5000 nats, validation 2.2500");
     }
 }

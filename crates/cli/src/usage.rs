@@ -76,7 +76,12 @@ impl Found<'_> {
         let (argument, command) = (self.argument(), self.command());
         let needed = match self.text(ContextKind::SuggestedArg) {
             Some(near) => format!("did you mean `{}`?", bare(&near)),
-            None => format!("`{command} --help` lists what it takes"),
+            None => match self.required() {
+                Some(option) if !argument.starts_with('-') => {
+                    format!("did you mean `{option} {argument}`?")
+                }
+                _ => format!("`{command} --help` lists what it takes"),
+            },
         };
         format!("found `{argument}`, which `{command}` does not take; {needed}")
     }
@@ -136,7 +141,52 @@ impl Found<'_> {
             [one] => one.clone(),
             [first @ .., last] => format!("{} or {last}", first.join(", ")),
         };
-        format!("found no {missing}, which `{}` needs", self.command())
+        let by = self.only_used(&missing).unwrap_or_else(|| self.command());
+        format!("found no {missing}, which `{by}` needs")
+    }
+
+    // The command of the arguments, with its definition.
+    fn definition(&self) -> clap::Command {
+        let mut command = crate::help::plain();
+        for word in self.command().split_whitespace().skip(1) {
+            match command.find_subcommand(word) {
+                Some(found) => command = found.clone(),
+                None => break,
+            }
+        }
+        command
+    }
+
+    // The only option without which the command does not run, if there is one.
+    fn required(&self) -> Option<String> {
+        let command = self.definition();
+        let mut required = command
+            .get_opts()
+            .filter(|option| option.is_required_set())
+            .filter_map(|option| option.get_long());
+        match (required.next(), required.next()) {
+            (Some(name), None) => Some(format!("--{name}")),
+            _ => None,
+        }
+    }
+
+    // The only argument in use, as the usage shows, that an option can need: neither the missing one nor one that the command
+    // needs anyway.
+    fn only_used(&self, missing: &str) -> Option<String> {
+        let usage = self.text(ContextKind::Usage)?;
+        let command = self.definition();
+        let always = |name: &str| {
+            let mut options = command.get_opts();
+            options.any(|option| option.get_long() == Some(name) && option.is_required_set())
+        };
+        let mut used = usage
+            .split_whitespace()
+            .filter_map(|word| word.strip_prefix("--"))
+            .filter(|name| !missing.contains(&format!("--{name}")) && !always(name));
+        match (used.next(), used.next()) {
+            (Some(name), None) => Some(format!("--{name}")),
+            _ => None,
+        }
     }
 
     fn conflict(&self) -> String {

@@ -175,6 +175,24 @@ fn too_many(degrees: &Degrees, axis: Axis, what: &'static str, size: usize) -> O
     })
 }
 
+impl Unmet {
+    /// The sizes of a batch below and above the one asked for that divide evenly; none for another demand.
+    pub(crate) fn nearest_batches(&self) -> impl Iterator<Item = usize> {
+        let (share, batch) = match *self {
+            Unmet::Batch {
+                z,
+                data,
+                micro_batches,
+                batch,
+            } => (z.saturating_mul(data).saturating_mul(micro_batches), batch),
+            _ => (1, 0),
+        };
+        let below = batch / share * share;
+        let sizes = [Some(below), below.checked_add(share)];
+        sizes.into_iter().flatten().filter(|size| *size > 0)
+    }
+}
+
 impl fmt::Display for Unmet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -274,15 +292,24 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_fits_no_grid_is_said_to() {
+    fn a_batch_that_fits_no_grid_is_to_blame() {
         let odd = Demands {
             batch: 3,
             micro_batches: 2,
             ..Demands::default()
         };
         let message = odd.check(&Degrees::default()).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "batch=3 does not fit grid x=1,y=1,z=1,data=1,pipeline=1: z=1 x data=1 x micro_batches=2 = 2 does not divide batch=3; \
+             the nearest batches that fit: 2 or 4"
+        );
+        let message = model().check(&"z=3".parse().unwrap()).unwrap_err();
+        let message = message.to_string();
         assert!(
-            message.ends_with("; no grid with that many ranks or slightly fewer fits it"),
+            message.contains(
+                "the nearest batches that fit: 12 or 18; the nearest grids of 3 ranks that fit: "
+            ),
             "{message}"
         );
     }

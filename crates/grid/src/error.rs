@@ -149,8 +149,8 @@ pub enum Error {
         /// The tensor's shape.
         shape: Vec<usize>,
     },
-    /// A model cannot be cut by this grid.
-    #[error("grid {degrees} does not fit the model: {}{}", unmet_list(.unmet), fitting(.degrees, .nearest))]
+    /// A model, or its batch, cannot be cut by this grid.
+    #[error("{}", misfit(.degrees, .unmet, .nearest))]
     Demands {
         /// The requested degrees.
         degrees: Degrees,
@@ -206,6 +206,26 @@ fn alternatives(nearest: &[Degrees]) -> String {
         .map(Degrees::to_string)
         .collect::<Vec<_>>()
         .join(" or ")
+}
+
+fn misfit(degrees: &Degrees, unmet: &[Unmet], nearest: &[Degrees]) -> String {
+    let list = unmet_list(unmet);
+    // The model fits: the batch may change rather than the grid.
+    if let [batch @ Unmet::Batch { batch: asked, .. }] = unmet {
+        let grids = match nearest {
+            [] => String::new(),
+            _ => fitting(degrees, nearest),
+        };
+        let batches = batch.nearest_batches().map(|size| size.to_string());
+        let batches = batches.collect::<Vec<_>>().join(" or ");
+        return format!(
+            "batch={asked} does not fit grid {degrees}: {list}; the nearest batches that fit: {batches}{grids}"
+        );
+    }
+    format!(
+        "grid {degrees} does not fit the model: {list}{}",
+        fitting(degrees, nearest)
+    )
 }
 
 fn unmet_list(unmet: &[Unmet]) -> String {

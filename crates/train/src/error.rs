@@ -306,7 +306,7 @@ pub enum Mismatch {
         needed: usize,
     },
     /// It was made with another value of a key that a resumed run may not change.
-    #[error("was made with {key} = {needed}, found {found}{}; --allow-changes accepts it", more_keys(*others))]
+    #[error("was made with {key} = {needed}, found {found}{}; {}", more_keys(*others), way_on(key))]
     Setting {
         /// The key, as in `model.layers`.
         key: String,
@@ -461,12 +461,19 @@ fn prefix(key: &str) -> String {
     }
 }
 
+/// The most keys that a sentence lists.
+const MOST_LISTED: usize = 20;
+
 fn unknown_key(found: &str, meant: &Option<Meant>, known: &[String]) -> String {
     match meant {
         Some(Meant::Moved(key)) => format!("found `{found}`, which is `{key}` now"),
         Some(Meant::Near(key)) => {
             format!("found `{found}`, which does not exist here; did you mean `{key}`?")
         }
+        None if known.len() > MOST_LISTED => format!(
+            "found `{found}`, which does not exist here; `fascicle config list` shows the {} keys",
+            known.len()
+        ),
         None => no_such_key(found, known),
     }
 }
@@ -494,6 +501,14 @@ fn more(others: usize) -> String {
     match others {
         0 => String::new(),
         others => format!(" and {others} more"),
+    }
+}
+
+// Weights of other sizes are refused later, whatever is allowed.
+fn way_on(key: &str) -> &'static str {
+    match key.starts_with("model.") {
+        true => "--allow-changes accepts what leaves all shapes as they are",
+        false => "--allow-changes accepts it",
     }
 }
 

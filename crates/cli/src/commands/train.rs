@@ -279,12 +279,13 @@ impl Train {
         // The first steps are not typical: they allocate buffers and learn the order of gathers.
         let traced = (first_step + 2).min(config.training.steps - 1);
         facts.dir = dir.clone();
+        facts.initial = init.is_some().then(|| self.init_from.clone()).flatten();
         let run = Run {
             config,
             data: opened.data,
             num_tokens: opened.num_tokens,
             tokenizer: opened.tokenizer,
-            dir,
+            dir: dir.clone(),
             init,
             resume: from.map(|reader| Resume {
                 checkpoint: reader.path().to_owned(),
@@ -294,6 +295,7 @@ impl Train {
             trace_step: self.trace.then_some(traced),
             peak_flop_per_s,
         };
+        let is_new = self.out.as_ref().is_none_or(|dir| !dir.exists()) && run.resume.is_none();
         // Held by the first process until the run has ended.
         let mut lock = None;
         launcher::once(|| {
@@ -302,6 +304,9 @@ impl Train {
             Ok(run.dir.clone())
         })?;
         let ended = self.launch(driver, run, facts);
+        if ended.is_err() && lock.is_some() && is_new {
+            run_dir::remove_unused(&dir);
+        }
         drop(lock);
         ended
     }
