@@ -23,6 +23,7 @@ mod ending;
 mod explain;
 mod failure;
 mod files;
+mod grids;
 mod help;
 mod initial;
 mod inputs;

@@ -2,7 +2,7 @@
 
 use crate::{
     failure::{Failure, Outcome},
-    sets,
+    grids, sets,
 };
 use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser};
 use grid::{Axis, Degrees};
@@ -20,8 +20,8 @@ pub(crate) struct Overrides {
     /// Number of ranks; without --grid the program chooses a grid to fit
     #[arg(long, value_name = "N")]
     pub(crate) ranks: Option<usize>,
-    /// Ranks along each axis, as in x=2,z=2,pipeline=2; unnamed axes have 1
-    #[arg(long, value_name = "AXIS=N,...")]
+    /// Ranks along each axis, as in x=2,z=2,pipeline=2; unnamed axes have 1. Or a JSON file with them, such as AxoNN's axonn.json
+    #[arg(long, value_name = "AXIS=N,...", value_parser = grids::named)]
     pub(crate) grid: Option<Degrees>,
     /// Pipeline schedule: gpipe, 1f1b, interleaved (or interleaved:CHUNKS), zb-h1, zb-v, pipedream, pipedream-2bw, message-driven (or
     /// message-driven:LIMIT)

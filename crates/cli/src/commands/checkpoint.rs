@@ -9,7 +9,7 @@ mod import;
 use crate::{
     Registry,
     failure::{Failure, Outcome},
-    launcher,
+    grids, launcher,
     numbers::{counted, grouped},
     output, recovery,
 };
@@ -96,7 +96,7 @@ pub(crate) enum Checkpoint {
         /// A checkpoint or a run directory
         dir: PathBuf,
         /// Ranks along each axis
-        #[arg(long, value_name = "AXIS=N,...")]
+        #[arg(long, value_name = "AXIS=N,...", value_parser = grids::named)]
         grid: Degrees,
         /// Folder for the new checkpoint
         #[arg(long, value_name = "DIR")]

@@ -2,7 +2,7 @@
 
 use crate::{
     failure::Outcome,
-    launcher,
+    grids, launcher,
     numbers::{MOST_THREADS, count},
     ranks::Team,
 };
@@ -14,7 +14,7 @@ use train::{Config, config::PlaceKind};
 #[derive(Args, Debug)]
 pub(super) struct OnRanks {
     /// Ranks along each axis; defaults to one rank
-    #[arg(long, value_name = "AXIS=N,...")]
+    #[arg(long, value_name = "AXIS=N,...", value_parser = grids::named)]
     grid: Option<Degrees>,
     /// Number of ranks; without --grid they lie along X
     #[arg(long, value_name = "N", value_parser = count::<MOST_THREADS>)]

@@ -2,7 +2,7 @@
 
 use crate::{
     failure::{Failure, Outcome},
-    files, output,
+    files, grids, output,
     overrides::{optimisers, precisions},
 };
 use clap::Args;
@@ -76,7 +76,7 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "NAME", default_value = "ours")]
     settings: String,
     /// Consider only this grid, as in x=2,z=4,data=8
-    #[arg(long, value_name = "AXIS=N,...")]
+    #[arg(long, value_name = "AXIS=N,...", value_parser = grids::named)]
     grid: Option<Degrees>,
     /// Consider only this order of axes, fastest varying first, as in x,y,z,pipeline,data
     #[arg(long, value_name = "AXES")]

@@ -2,6 +2,7 @@
 
 use crate::{
     failure::{Failure, Outcome},
+    grids,
     overrides::precisions,
 };
 use grid::Degrees;
@@ -61,7 +62,7 @@ pub(super) struct Sizes {
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct Running {
     /// Ranks along each axis
-    #[arg(long, value_name = "AXIS=N,...", default_value = "x=1")]
+    #[arg(long, value_name = "AXIS=N,...", default_value = "x=1", value_parser = grids::named)]
     pub(super) grid: Degrees,
     /// Threads per rank
     #[arg(long, value_name = "N", default_value_t = 1)]
