@@ -22,7 +22,7 @@ const CONFIGURATIONS: &[(&str, &str)] = &[
     ),
     (
         "[tuning]\nzzzzzzzz = 1",
-        "line 2: tuning: found `zzzzzzzz`, needs one of frozen, adapter_rank, adapter_alpha, adapter_stabilised, adapter_targets, adapter_trained",
+        "line 2: tuning: found `zzzzzzzz`, needs one of frozen, adapter_rank, adapter_alpha, adapter_stabilised, adapter_decomposed, adapter_targets, adapter_trained",
     ),
     (
         "[training]\nzzzzzzzz = 1",
@@ -186,6 +186,10 @@ const CONFIGURATIONS: &[(&str, &str)] = &[
 
 /// A run's configuration that can be read and not be used, and the sentence.
 const VALUES: &[(&str, &str)] = &[
+    (
+        "[tuning]\nadapter_decomposed = true",
+        "tuning.adapter_decomposed: found true, needs tuning.adapter_rank of at least 1",
+    ),
     (
         "[training]\nbeta1 = 1.5",
         "training.beta1: found 1.5, needs a number from 0 to below 1",

@@ -3,7 +3,7 @@
 use families::GptFamily;
 use parallel::data::Sharding;
 use tensor::MemoryKind;
-use testkit::{config, difference, edit_gpt, fixed_batch, grids, on, ranks, serial, train};
+use testkit::{config, difference, edit_gpt, fixed_batch, gpt, grids, on, ranks, serial, train};
 use train::{
     Config, Error,
     checkpoint::Reader,
@@ -47,6 +47,23 @@ fn adapters_of_llama_with_sharded_state_on_every_grid() {
     check_all(&config);
 }
 
+// With biases, which no length scales and of which some are trained.
+#[test]
+fn decomposed_adapters_of_gpt2_on_every_grid() {
+    let mut config = adapted(GptFamily::Gpt2);
+    config.tuning.adapter_decomposed = true;
+    config.tuning.adapter_trained = vec!["mlp.*.bias".into()];
+    check_all(&config);
+}
+
+#[test]
+fn decomposed_adapters_of_llama_with_sharded_state_on_every_grid() {
+    let mut config = adapted(GptFamily::Llama);
+    config.tuning.adapter_decomposed = true;
+    config.parallel.sharding = Sharding::Gradients;
+    check_all(&config);
+}
+
 #[test]
 fn frozen_blocks_on_every_grid() {
     let mut config = config(Precision::F64);
@@ -77,14 +94,53 @@ fn held(config: &Config) -> ([usize; 2], [usize; 2]) {
 fn only_what_is_trained_has_gradients_and_state() {
     let mut config = adapted(GptFamily::Llama);
     edit_gpt(&mut config, |model| model.hidden = 256);
-    let ([gradients, state], [all, trained]) = held(&config);
-    assert!(trained * 5 < all, "{trained} of {all}");
-    // In f64, two moments. Buckets are padded, and memory is handed out in blocks.
-    for (found, needed) in [(gradients, 8 * trained), (state, 16 * trained)] {
-        assert!(
-            (needed..needed + needed / 8 + (1 << 12)).contains(&found),
-            "{found} bytes, needs {needed}"
-        );
+    let numbers = [false, true].map(|decomposed| {
+        config.tuning.adapter_decomposed = decomposed;
+        let ([gradients, state], [all, trained]) = held(&config);
+        assert!(trained * 5 < all, "{trained} of {all}");
+        // In f64, two moments. Buckets are padded, and memory is handed out in blocks.
+        for (found, needed) in [(gradients, 8 * trained), (state, 16 * trained)] {
+            assert!(
+                (needed..needed + needed / 8 + (1 << 12)).contains(&found),
+                "{found} bytes, needs {needed}"
+            );
+        }
+        trained
+    });
+    // A length for each output of an adapted layer: queries, keys, values, output, gate, up and down.
+    let model = gpt(&config);
+    let of_attention = model.query_width() + 2 * model.key_width() + model.hidden;
+    let of_block = of_attention + 2 * model.mlp_hidden() + model.hidden;
+    assert_eq!(numbers[1] - numbers[0], model.layers * of_block);
+}
+
+/// The refusal of a run with decomposed adapters that continues, or begins with, a checkpoint of others.
+#[test]
+fn lengths_that_a_checkpoint_lacks_are_refused() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path().to_owned();
+    let mut config = on(&adapted(GptFamily::Llama), grid::Degrees::default());
+    config.training.steps = 1;
+    let (shared, to) = (config.clone(), dir.clone());
+    ranks(1, move |world, device| {
+        let mut trainer = shared.trainer(&shared.context(&world, &device)?)?;
+        trainer.step(&fixed_batch(&trainer, &shared, 0)?)?;
+        trainer.save(&to)?;
+        Ok(())
+    });
+    config.tuning.adapter_decomposed = true;
+    for begins in [false, true] {
+        let (config, dir) = (config.clone(), dir.clone());
+        let report = testkit::try_ranks(1, move |world, device| {
+            let mut trainer = config.trainer(&config.context(&world, &device)?)?;
+            match begins {
+                true => trainer.load_weights(&Reader::open(&dir)?, &[]),
+                false => trainer.resume(&dir),
+            }
+        });
+        let report = report.unwrap_err();
+        let name = "blocks.0.attention.query.lora_magnitude";
+        assert!(report.contains(name), "begins {begins}: {report}");
     }
 }
 
@@ -114,10 +170,19 @@ fn a_pattern_that_selects_nothing_is_refused() {
     );
 }
 
-// Trains adapters over the weights of a folder, and compares the losses of the adapted model with those of the folder that its
-// checkpoint is exported to.
 #[test]
 fn merged_equals_unmerged() {
+    check_merged(false);
+}
+
+#[test]
+fn merged_equals_unmerged_where_lengths_are_trained() {
+    check_merged(true);
+}
+
+// Trains adapters over the weights of a folder, and compares the losses of the adapted model with those of the folder that its
+// checkpoint is exported to.
+fn check_merged(decomposed: bool) {
     for name in ["gpt2", "llama3", "qwen2", "qwen3", "gemma", "gpt_neox"] {
         let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/fixtures")
@@ -133,6 +198,7 @@ fn merged_equals_unmerged() {
         config.training.batch = 2;
         config.training.micro_batches = 1;
         config.tuning.adapter_rank = 4;
+        config.tuning.adapter_decomposed = decomposed;
         config.tuning.adapter_targets = vec!["attention.*".into(), "mlp.*".into()];
         config.parallel.grid = "x=2,y=2".parse().unwrap();
         let attached = Attached {
@@ -218,15 +284,18 @@ fn merged_equals_unmerged() {
 
 #[test]
 fn adapters_have_the_same_bits_on_every_grid() {
-    let mut config = adapted(GptFamily::Llama);
-    config.training.precision = Precision::F32;
-    config.training.reproducible = parallel::Reproducible::Grid.into();
-    let expected = serial(&config);
-    for grid in grids(&[2, 4]) {
-        testkit::bits::check(
-            &train(&on(&config, grid)),
-            &expected,
-            &format!("grid {grid}"),
-        );
+    for decomposed in [false, true] {
+        let mut config = adapted(GptFamily::Llama);
+        config.training.precision = Precision::F32;
+        config.training.reproducible = parallel::Reproducible::Grid.into();
+        config.tuning.adapter_decomposed = decomposed;
+        let expected = serial(&config);
+        for grid in grids(&[2, 4]) {
+            testkit::bits::check(
+                &train(&on(&config, grid)),
+                &expected,
+                &format!("decomposed {decomposed}, grid {grid}"),
+            );
+        }
     }
 }

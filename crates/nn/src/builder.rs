@@ -1,8 +1,8 @@
 //! The source of layers for a model's code.
 
 use crate::{
-    layers::{Adapter, Embedding, HeadNorm, Linear, Norm},
-    tuning::{ADAPTER_LAYERS, Adapters, Selection, Tuning},
+    layers::{Adapter, Embedding, HeadNorm, Linear, Magnitude, Norm},
+    tuning::{ADAPTER_LAYERS, ADAPTER_MAGNITUDE, Adapters, Selection, Tuning},
 };
 use grid::{Axis, Layout};
 use parallel::{
@@ -164,7 +164,7 @@ impl Builder {
         let LinearOptions { kind, bias, init } = options;
         let init = init.unwrap_or(Init::Uniform(1.0 / (in_features.max(1) as f64).sqrt()));
         let name = format!("{}{name}", self.prefix);
-        let layer = ops::Linear::declare(
+        let mut layer = ops::Linear::declare(
             &self.scope,
             &name,
             in_features,
@@ -176,15 +176,16 @@ impl Builder {
         self.register(&layer.weight)?;
         layer.bias.iter().try_for_each(|bias| self.register(bias))?;
         let adapters = self.selection.adapts(&name);
-        let adapter = adapters.map(|adapters| self.adapter(&name, &layer, in_features, adapters));
+        let adapter =
+            adapters.map(|adapters| self.adapter(&name, &mut layer, in_features, adapters));
         Ok(Linear::new(layer, adapter.transpose()?))
     }
 
-    // B is 0, so that an adapted layer begins as it was.
+    // B is 0 and m has the norms of W, so that an adapted layer begins as it was. No length scales the bias, which is added after.
     fn adapter(
         &self,
         name: &str,
-        layer: &ops::Linear,
+        layer: &mut ops::Linear,
         in_features: usize,
         adapters: &Adapters,
     ) -> Result<Adapter> {
@@ -195,10 +196,21 @@ impl Builder {
             Ok::<_, parallel::Error>(part)
         };
         let spread = Init::Uniform(1.0 / (in_features.max(1) as f64).sqrt());
+        let magnitude = adapters.decomposed.then(|| {
+            let name = format!("{name}.{ADAPTER_MAGNITUDE}");
+            let lengths = Parameter::declare_norms(&self.scope, &name, layer)?;
+            self.register(&lengths)?;
+            Ok::<_, parallel::Error>(lengths)
+        });
+        let lengths = magnitude.transpose()?;
         Ok(Adapter {
             down: declare(0, in_features, adapters.rank, spread)?,
             up: declare(1, adapters.rank, layer.out_features, Init::Constant(0.0))?,
             scale: adapters.scale,
+            magnitude: lengths.map(|lengths| Magnitude {
+                lengths,
+                bias: layer.bias.take(),
+            }),
         })
     }
 

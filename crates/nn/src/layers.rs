@@ -2,11 +2,11 @@
 
 use parallel::{
     DTensor, Parameter, Pass, Result,
-    layers::{self as ops, norm::NormKind},
+    layers::{self as ops, LowRank, norm::NormKind},
 };
 use tensor::Tensor;
 
-/// Y = X W + b, and what an adapter adds if it has one.
+/// Y = X W + b, and what an adapter changes if it has one.
 #[derive(Clone, Debug)]
 pub struct Linear {
     layer: ops::Linear,
@@ -19,6 +19,15 @@ pub(crate) struct Adapter {
     pub(crate) down: ops::Linear,
     pub(crate) up: ops::Linear,
     pub(crate) scale: f64,
+    /// If it is decomposed.
+    pub(crate) magnitude: Option<Magnitude>,
+}
+
+/// The lengths of the columns of W + scale A B, and the layer's bias, which is added to what they multiply.
+#[derive(Clone, Debug)]
+pub(crate) struct Magnitude {
+    pub(crate) lengths: Parameter,
+    pub(crate) bias: Option<Parameter>,
 }
 
 impl Adapter {
@@ -26,6 +35,17 @@ impl Adapter {
     fn added(&self, out: &DTensor, inner: &DTensor) -> Result<DTensor> {
         let change = ops::linear(inner, &[&self.up])?.swap_remove(0);
         out.add(&change.scale(self.scale)?)
+    }
+
+    // `norms` are those of the columns of W + scale A B, if their lengths are trained.
+    fn applied(&self, out: &DTensor, inner: &DTensor, norms: Option<Tensor>) -> Result<DTensor> {
+        let sum = self.added(out, inner)?;
+        match (&self.magnitude, norms) {
+            (Some(Magnitude { lengths, bias }), Some(norms)) => {
+                ops::scale_columns(&sum, norms, lengths, bias.as_ref())
+            }
+            _ => Ok(sum),
+        }
     }
 }
 
@@ -41,7 +61,27 @@ impl Linear {
 
     /// Its bias, if it has one.
     pub fn bias(&self) -> Option<&Parameter> {
-        self.layer.bias.as_ref()
+        let of_adapter = || self.magnitude()?.bias.as_ref();
+        self.layer.bias.as_ref().or_else(of_adapter)
+    }
+
+    fn magnitude(&self) -> Option<&Magnitude> {
+        self.adapter.as_ref()?.magnitude.as_ref()
+    }
+
+    // The norms of the columns of W + scale A B, if their lengths are trained. `block` is W, gathered over Z.
+    fn norms(&self, pass: &Pass, block: &Tensor) -> Result<Option<Tensor>> {
+        let adapter = self.adapter.as_ref();
+        let decomposed = adapter.filter(|adapter| adapter.magnitude.is_some());
+        let norms = |adapter: &Adapter| {
+            let product = LowRank {
+                down: &adapter.down,
+                up: &adapter.up,
+                scale: adapter.scale,
+            };
+            product.column_norms(pass, &self.layer, block)
+        };
+        decomposed.map(norms).transpose()
     }
 
     /// Applies the layer to the last dim of `x`.
@@ -73,12 +113,18 @@ impl Linear {
         let adapters = || layers.iter().filter_map(|layer| layer.adapter.as_ref());
         let own = layers.iter().map(|layer| &layer.layer);
         let all: Vec<&ops::Linear> = own.chain(adapters().map(|adapter| &adapter.down)).collect();
-        let mut outputs = ops::linear(x, &all)?;
+        let mut norms: [Option<Tensor>; N] = [const { None }; N];
+        let mut outputs = ops::linear_seeing(x, &all, |index, block| {
+            if let Some(layer) = layers.get(index) {
+                norms[index] = layer.norms(x.pass(), block)?;
+            }
+            Ok(())
+        })?;
         let mut inner = outputs.split_off(N).into_iter();
-        for (layer, out) in layers.iter().zip(&mut outputs) {
+        for ((layer, out), norms) in layers.iter().zip(&mut outputs).zip(norms) {
             if let Some(adapter) = &layer.adapter {
                 let inner = inner.next().expect("one for each adapter");
-                *out = adapter.added(out, &inner)?;
+                *out = adapter.applied(out, &inner, norms)?;
             }
         }
         Ok(outputs.try_into().expect("one output for each layer"))

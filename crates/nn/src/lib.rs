@@ -44,4 +44,4 @@ pub use builder::{Builder, LinearOptions};
 pub use layers::{Embedding, HeadNorm, Linear, Norm};
 pub use model::{Assembled, auto_parallelize};
 pub use parallel::{DTensor, layers::LinearKind};
-pub use tuning::{ADAPTER_LAYERS, Adapters, Pattern, Tuning, is_of_adapter};
+pub use tuning::{ADAPTER_LAYERS, ADAPTER_MAGNITUDE, Adapters, Pattern, Tuning, is_of_adapter};

@@ -51,14 +51,19 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 /// Adapters of low rank: a linear layer Y = X W + b becomes Y = X W + b + scale (X A) B, of which only A and B are trained.
 ///
+/// If they are decomposed, it becomes Y = m X V / |V| + b with V = W + scale A B, where |V| has the norm of each column of V, and m is
+/// trained too.
+///
 /// # Source
-/// Hu et al., LoRA (arXiv 2106.09685).
+/// Hu et al., LoRA (arXiv 2106.09685); Liu et al., DoRA (arXiv 2402.09353).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adapters {
     /// Columns of A and rows of B.
     pub rank: usize,
     /// The factor of what they add.
     pub scale: f64,
+    /// Whether the lengths of the columns of the weights are trained by themselves.
+    pub decomposed: bool,
     /// The layers that have one.
     pub targets: Vec<Pattern>,
     /// Parameters that are trained besides.
@@ -77,11 +82,16 @@ pub struct Tuning {
 /// The names of an adapter's two layers, below that of the layer that it adapts.
 pub const ADAPTER_LAYERS: [&str; 2] = ["lora_a", "lora_b"];
 
+/// The name of the parameter m of a decomposed adapter, below that of the layer.
+pub const ADAPTER_MAGNITUDE: &str = "lora_magnitude";
+
 /// Whether a parameter belongs to an adapter.
 pub fn is_of_adapter(parameter: &str) -> bool {
-    let layer = parameter.strip_suffix(".weight").unwrap_or_default();
-    let name = layer.rsplit('.').next().unwrap_or_default();
-    ADAPTER_LAYERS.contains(&name)
+    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    match parameter.strip_suffix(".weight") {
+        Some(layer) => ADAPTER_LAYERS.contains(&&*last(layer)),
+        None => last(parameter) == ADAPTER_MAGNITUDE,
+    }
 }
 
 /// A tuning, with a note of the patterns that have selected something.
@@ -180,6 +190,7 @@ mod tests {
             adapters: Some(Adapters {
                 rank: 2,
                 scale: 1.0,
+                decomposed: true,
                 targets: vec![Pattern::new("query")],
                 trained: vec![Pattern::new("head.*")],
             }),
@@ -188,6 +199,7 @@ mod tests {
         assert!(selection.adapts("blocks.0.attention.key").is_none());
         assert!(selection.freezes("blocks.0.attention.query.weight"));
         assert!(!selection.freezes("blocks.0.attention.query.lora_a.weight"));
+        assert!(!selection.freezes("blocks.0.attention.query.lora_magnitude"));
         assert!(
             selection
                 .check()

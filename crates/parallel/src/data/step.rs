@@ -98,6 +98,7 @@ impl ParameterSet {
             gatherer: RefCell::new(Gatherer::expecting(self.order(mode))),
             scatterer: RefCell::default(),
             fitting_leaf: Cell::default(),
+            norms: RefCell::default(),
             is_open: Cell::new(true),
         })
     }

@@ -5,7 +5,7 @@
 //! emits Y, so that alternating layers need no redistribution. Weights are cut over both axes, and their rows
 //! once more over Z.
 //!
-//! Read in this order: `dtensor`, `linear`, `gather` and `scatter` (weights over Z, with OAG and ORS), `norm`, `head_norm`,
+//! Read in this order: `dtensor`, `linear`, `magnitude` (lengths of a weight's columns that are trained by themselves), `gather` and `scatter` (weights over Z, with OAG and ORS), `norm`, `head_norm`,
 //! `embedding`, `attention`, `places`, `loss`, `preference`, `dropout`, `redistribute`, `spread`, `recompute`; then the operations from which
 //! model authors write layers: `elementwise`, `features`, `rows`, `dims`, `choose`, `matmul`.
 
@@ -21,6 +21,7 @@ pub(crate) mod gather;
 mod head_norm;
 pub mod linear;
 pub mod loss;
+mod magnitude;
 mod matmul;
 pub mod norm;
 mod places;
@@ -35,8 +36,9 @@ pub use attention::{AttentionOptions, attention, rope};
 pub use dtensor::DTensor;
 pub use embedding::embedding;
 pub use head_norm::head_norm;
-pub use linear::{Linear, LinearKind, Storage, linear, linear_gelu};
+pub use linear::{Linear, LinearKind, Storage, linear, linear_gelu, linear_seeing};
 pub use loss::{Loss, cross_entropy, whole_logits};
+pub use magnitude::{LowRank, scale_columns};
 pub use norm::norm;
 pub use places::{document_starts, newest, places, places_in_documents};
 pub use preference::{PairColumns, preference_loss};

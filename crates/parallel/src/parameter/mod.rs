@@ -1,15 +1,19 @@
 //! Parameters: a global name, a global shape, a layout; and this rank's shard.
 //!
-//! `shard` has what follows from the layout, and `used` how layers read a parameter and add to its gradient.
+//! `initial` has its initial values, `shard` what follows from the layout, and `used` how layers read a parameter and add to its gradient.
 //!
 //! The layout alone determines the axes over which a gradient must be summed, the weight of a shard in a global
 //! norm, its slice of a checkpoint and its slice of the initial values.
 
+mod initial;
 mod shard;
 mod used;
 
+pub use initial::column_norms;
+
 use crate::{Context, Init, data::Flat};
 use grid::{Axis, IndexBox, Layout};
+use initial::Initial;
 use std::{
     cell::{Cell, OnceCell, RefCell},
     fmt,
@@ -55,7 +59,7 @@ struct Inner {
     global_shape: Vec<usize>,
     layout: Layout,
     index: IndexBox,
-    init: Init,
+    initial: Initial,
     decays: bool,
     group: Option<Rc<str>>,
     frozen: Cell<bool>,
@@ -97,6 +101,22 @@ impl Parameter {
         init: Init,
         decays: bool,
     ) -> Result<Parameter> {
+        Parameter::begun(
+            scope,
+            name,
+            global_shape,
+            layout,
+            (Initial::Drawn(init), decays),
+        )
+    }
+
+    fn begun(
+        scope: &Scope,
+        name: &str,
+        global_shape: &[usize],
+        layout: Layout,
+        (initial, decays): (Initial, bool),
+    ) -> Result<Parameter> {
         check(name, global_shape, &layout)?;
         let context = &scope.context;
         let index = layout.local_box(global_shape, context.grid(), context.coordinates());
@@ -105,7 +125,7 @@ impl Parameter {
             global_shape: global_shape.to_vec(),
             layout,
             index,
-            init,
+            initial,
             decays,
             group: scope.group.clone(),
             frozen: Cell::new(scope.frozen),

@@ -1,9 +1,9 @@
-//! What follows from a parameter's layout: sums of its gradient, its part of a norm, initial values, blocks over Z.
+//! What follows from a parameter's layout: sums of its gradient, its part of a norm, blocks over Z.
 
 use super::Parameter;
 use crate::{Context, Reproducible};
 use grid::{Axis, Layout, shard_range};
-use hal::{Counts, random::Key};
+use hal::Counts;
 
 impl Parameter {
     /// The axes over which the gradient must still be summed after backward: those that split the batch and do
@@ -30,20 +30,6 @@ impl Parameter {
         Axis::tensor()
             .into_iter()
             .all(|axis| self.0.layout.cuts(axis).is_some() || context.index(axis) == 0)
-    }
-
-    /// The initial values of this rank's shard.
-    pub fn initial_values(&self, seed: u64) -> Vec<f64> {
-        let mut values = vec![0.0; self.num_elements()];
-        self.draw_initial(seed, 1, &mut values);
-        values
-    }
-
-    /// Draws them into `values` on that many threads.
-    pub(crate) fn draw_initial(&self, seed: u64, threads: usize, values: &mut [f64]) {
-        let key = Key::new(seed, &self.0.name, 0);
-        let runs = self.0.index.contiguous_runs(&self.0.global_shape);
-        self.0.init.draw(key, runs, threads, values);
     }
 
     /// Shape of the block that the ranks of axis Z hold together.

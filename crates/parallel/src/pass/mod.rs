@@ -7,6 +7,7 @@
 
 mod gradients;
 mod later;
+mod norms;
 mod rows;
 
 pub(crate) use later::Later;
@@ -22,12 +23,12 @@ use grid::Axis;
 use hal::random::Key;
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     ops::Range,
     rc::Rc,
 };
-use tensor::{Error, Result};
+use tensor::{Error, Result, Tensor};
 
 /// The purpose of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) scatterer: RefCell<Scatterer>,
     // Rows of the leaves whose borders were last found to fit the micro-batches of all ranks; 0 for none.
     pub(crate) fitting_leaf: Cell<usize>,
+    // The norms of the columns of adapted weights, by the index of the weight within the set: no weight changes during a batch.
+    pub(crate) norms: RefCell<BTreeMap<usize, Tensor>>,
     // True until the batch is done; later addends would go to gradients that are already reduced.
     pub(crate) is_open: Cell<bool>,
 }
@@ -85,6 +88,7 @@ impl Pass {
             gatherer: RefCell::default(),
             scatterer: RefCell::default(),
             fitting_leaf: Cell::default(),
+            norms: RefCell::default(),
             is_open: Cell::new(true),
         };
         Pass {

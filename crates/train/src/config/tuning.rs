@@ -23,6 +23,8 @@ crate::section! {
         pub adapter_alpha: f64,
         /// Whether it is divided by the root of the rank instead (rsLoRA).
         pub adapter_stabilised: bool,
+        /// Whether the lengths of a weight's columns are trained by themselves, and adapters change its directions alone (DoRA).
+        pub adapter_decomposed: bool,
         /// The linear layers that have an adapter.
         pub adapter_targets: Vec<String>,
         /// Parameters that are trained beside the adapters, such as `["head.weight"]`.
@@ -37,6 +39,7 @@ impl Default for TuningConfig {
             adapter_rank: 0,
             adapter_alpha: 16.0,
             adapter_stabilised: false,
+            adapter_decomposed: false,
             adapter_targets: vec!["attention.*".to_owned()],
             adapter_trained: Vec::new(),
         }
@@ -47,12 +50,17 @@ impl TuningConfig {
     /// What is wrong with the values.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a rank beyond its bound, an alpha that is not positive, and adapters without targets.
+    /// [`Error::Setting`] for a rank beyond its bound, an alpha that is not positive, adapters without targets, and decomposed ones
+    /// without a rank.
     pub fn check(&self) -> Result<()> {
         let rank = ("adapter_rank", self.adapter_rank, 0..=MOST_RANK);
         check_counts("tuning", &[rank])?;
         let alpha = ("adapter_alpha", self.adapter_alpha, Numbers::Positive);
         check_numbers("tuning", &[alpha])?;
+        if self.adapter_decomposed && self.adapter_rank == 0 {
+            let needed = "tuning.adapter_rank of at least 1";
+            return Err(Error::setting("tuning.adapter_decomposed", "true", needed));
+        }
         match self.adapter_rank > 0 && self.adapter_targets.is_empty() {
             true => Err(Error::setting(
                 "tuning.adapter_targets",
@@ -71,6 +79,7 @@ impl TuningConfig {
             adapters: (self.adapter_rank > 0).then(|| Adapters {
                 rank: self.adapter_rank,
                 scale: self.scale(),
+                decomposed: self.adapter_decomposed,
                 targets: patterns(&self.adapter_targets),
                 trained: patterns(&self.adapter_trained),
             }),

@@ -1,4 +1,4 @@
-//! The weights of a checkpoint, with what adapters add.
+//! The weights of a checkpoint, with what adapters change.
 
 use crate::{
     Config, Result,
@@ -6,9 +6,11 @@ use crate::{
     trainer::Weights,
 };
 use grid::IndexBox;
+use parallel::parameter::column_norms;
 use std::{borrow::Borrow, path::Path};
 
-/// W + scale A B for a layer with an adapter, and all other weights as they are. The sum is taken in f64.
+/// W + scale A B for a layer with an adapter, whose columns get their trained lengths if it has some, and all other weights as they
+/// are. Computed in f64.
 pub struct Merged<R> {
     reader: R,
     scale: f64,
@@ -28,7 +30,32 @@ impl<R: Borrow<Reader>> Merged<R> {
         shape: &[usize],
         index: &IndexBox,
     ) -> checkpoint::Result<Vec<f64>> {
-        let stored = |name: &str| format!("weights/{name}");
+        let mut numbers = self.sum(name, shape, index)?;
+        let layer = name.strip_suffix(".weight").unwrap_or(name);
+        let magnitude = stored(&format!("{layer}.{}", nn::ADAPTER_MAGNITUDE));
+        let reader = self.reader.borrow();
+        if reader.info(&magnitude).is_err() {
+            return Ok(numbers);
+        }
+        let (start, len) = (index.start[1], index.shape[1]);
+        let columns = IndexBox {
+            start: vec![start],
+            shape: vec![len],
+        };
+        let lengths = reader.read_f64(&magnitude, &[shape[1]], &columns)?;
+        let read = |index: &IndexBox| self.sum(name, shape, index);
+        let norms = column_norms(shape[0], start..start + len, read)?;
+        for row in numbers.chunks_mut(len.max(1)) {
+            for (number, (length, norm)) in row.iter_mut().zip(lengths.iter().zip(&norms)) {
+                // A column of zeros has no direction, and outputs 0.
+                *number *= length / norm.max(f64::MIN_POSITIVE);
+            }
+        }
+        Ok(numbers)
+    }
+
+    // W + scale A B.
+    fn sum(&self, name: &str, shape: &[usize], index: &IndexBox) -> checkpoint::Result<Vec<f64>> {
         let reader = self.reader.borrow();
         let mut numbers = reader.read_f64(&stored(name), shape, index)?;
         let layer = name.strip_suffix(".weight").unwrap_or(name);
@@ -56,6 +83,10 @@ impl<R: Borrow<Reader>> Merged<R> {
         }
         Ok(numbers)
     }
+}
+
+fn stored(name: &str) -> String {
+    format!("weights/{name}")
 }
 
 impl<R: Borrow<Reader> + Send + Sync> Weights for Merged<R> {

@@ -4,8 +4,10 @@ use crate::{
     Config, Error, Families, Mismatch, Result,
     architecture::Text,
     checkpoint::Reader,
+    config::TuningConfig,
     data::Tokenizer,
-    trainer::{check_names, fill, stored},
+    foreign::Merged,
+    trainer::{check_names, check_weights, fill, stored, write_weights},
 };
 use bootstrap::World;
 use grid::Axis;
@@ -89,11 +91,27 @@ pub fn text(config: &Config) -> Result<Text> {
 pub fn load(world: &World, device: &Device, config: &Config, reader: &Reader) -> Result<Pipeline> {
     let order = config.ordered_on(world)?;
     let context = Context::new(world.clone(), order, device.clone(), config.settings())?;
+    if config.tuning.adapter_decomposed {
+        return merged(&context, config, reader);
+    }
     let pipeline = inference(&context, config)?;
     let parts = [("weights/".to_owned(), Part::Weights)];
     let options = pipeline.parameters().options();
     check_names(pipeline.declared(), reader, (options, &parts), &|_| 0)?;
     fill(world, reader, pipeline.parameters(), &parts)?;
+    Ok(pipeline)
+}
+
+// The model without adapters, with their changes in its weights: the norms of a weight's columns would be computed for every token.
+fn merged(context: &Context, config: &Config, reader: &Reader) -> Result<Pipeline> {
+    let weights = Merged::new(reader, config);
+    let plain = Config {
+        tuning: TuningConfig::default(),
+        ..config.clone()
+    };
+    let pipeline = inference(context, &plain)?;
+    check_weights(pipeline.declared(), &weights, &[])?;
+    write_weights(context.world(), pipeline.parameters(), &weights)?;
     Ok(pipeline)
 }
 

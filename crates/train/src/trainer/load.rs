@@ -7,9 +7,11 @@ use super::{
 };
 use crate::{Error, Mismatch, Result, checkpoint::Reader};
 use bootstrap::World;
+use grid::IndexBox;
 use parallel::{
     Parameter,
     data::{ParameterSet, Part, SetOptions},
+    parameter::column_norms,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -127,12 +129,33 @@ pub(crate) fn check_weights(
     }
 }
 
-// Adapters begin anew where the weights have none.
+// Adapters begin anew where the weights have none. Lengths that would begin anew beside a product of the weights would change what
+// the model computes.
 fn is_expected(parameter: &Parameter, weights: &dyn Weights) -> bool {
-    !nn::is_of_adapter(parameter.name()) || weights.shape(parameter.name()).is_some()
+    let has = |name: &str| weights.shape(name).is_some();
+    let product = |weight: &Parameter| {
+        let layer = weight.name().strip_suffix(".weight").unwrap_or_default();
+        format!("{layer}.{}.weight", nn::ADAPTER_LAYERS[0])
+    };
+    !nn::is_of_adapter(parameter.name())
+        || has(parameter.name())
+        || parameter
+            .norms_of()
+            .is_some_and(|weight| has(&product(weight)))
 }
 
-/// Sets the weights of a set of parameters; those of adapters stay where there are none. Collective; the disk may be slow.
+// The norms of some columns of a weight, with which lengths begin.
+fn norms(
+    weights: &dyn Weights,
+    (name, shape): (&str, &[usize]),
+    columns: &IndexBox,
+) -> Result<Vec<f64>> {
+    let columns = columns.start[0]..columns.start[0] + columns.shape[0];
+    column_norms(shape[0], columns, |index| weights.read(name, shape, index))
+}
+
+/// Sets the weights of a set of parameters. Those of adapters stay where there are none, but for lengths of columns, which become
+/// those of the new weights. Collective; the disk may be slow.
 ///
 /// # Errors
 /// As [`fill`].
@@ -152,9 +175,13 @@ pub(crate) fn write_weights(
     let written = parameters.write(Part::Weights, |parameter| {
         let (name, shape) = (parameter.name(), parameter.global_shape());
         let index = parameter.index();
-        match kept.remove(name) {
-            Some(numbers) => Ok(numbers),
-            None => patience.wait_for(|| weights.read(name, shape, index)),
+        match (kept.remove(name), parameter.norms_of()) {
+            (Some(_), Some(weight)) => {
+                let of = (weight.name(), weight.global_shape());
+                patience.wait_for(|| norms(weights, of, index))
+            }
+            (Some(numbers), None) => Ok(numbers),
+            (None, _) => patience.wait_for(|| weights.read(name, shape, index)),
         }
     });
     patience.finish(written)

@@ -26,6 +26,18 @@ use tensor::{Result, Tensor, Var, ops, ops::UnaryOp};
 /// [`Error::Invalid`] when features do not fit a weight, and for a parameter without memory on this rank; those of the
 /// collectives.
 pub fn linear(x: &DTensor, layers: &[&Linear]) -> Result<Vec<DTensor>> {
+    linear_seeing(x, layers, |_, _| Ok(()))
+}
+
+/// As [`linear`]; `see` gets the index and the weight of each layer, gathered over Z, before it is multiplied.
+///
+/// # Errors
+/// As there; those of `see`.
+pub fn linear_seeing(
+    x: &DTensor,
+    layers: &[&Linear],
+    mut see: impl FnMut(usize, &Tensor) -> Result<()>,
+) -> Result<Vec<DTensor>> {
     let Some(first) = layers.first() else {
         return Ok(Vec::new());
     };
@@ -35,8 +47,12 @@ pub fn linear(x: &DTensor, layers: &[&Linear]) -> Result<Vec<DTensor>> {
     let x = x.redistribute(Some(first.kind.reads()), first.weight.name())?;
     let input = LinearInput::of(&x)?;
     let mut saved = Saved::new(&x, &input, layers);
-    let multiply = |layer: &&Linear| multiply(&pass, layer, &input, &mut saved);
-    let outputs: Vec<Tensor> = layers.iter().map(multiply).collect::<Result<_>>()?;
+    let mut outputs = Vec::with_capacity(layers.len());
+    for (index, layer) in layers.iter().enumerate() {
+        let block = gather::gather(&pass, &layer.weight, Subject::Linear)?;
+        see(index, &block)?;
+        outputs.push(multiply(&pass, (layer, block), &input, &mut saved)?);
+    }
     let vars = Var::record("linear", &[x.held_var()], outputs, true, move |gradients| {
         saved.backward(gradients)
     });
@@ -64,7 +80,8 @@ pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
     let mut saved = Saved::new(&x, &input, &[layer]);
     let sums = pass.context().degree(layer.kind.reads()) > 1;
     let (out, sum) = if sums || input.runs(layer.kind).is_some() {
-        let sum = multiply(&pass, layer, &input, &mut saved)?;
+        let block = gather::gather(&pass, &layer.weight, Subject::Linear)?;
+        let sum = multiply(&pass, (layer, block), &input, &mut saved)?;
         (ops::unary(UnaryOp::Gelu, &sum)?, sum)
     } else {
         let block = gather::gather(&pass, &layer.weight, Subject::Linear)?;
@@ -126,9 +143,13 @@ impl LinearInput {
 }
 
 // The bias is added once, after the reduction; every rank of the contracted axis adds the same.
-fn multiply(pass: &Pass, layer: &Linear, input: &LinearInput, saved: &mut Saved) -> Result<Tensor> {
+fn multiply(
+    pass: &Pass,
+    (layer, block): (&Linear, Tensor),
+    input: &LinearInput,
+    saved: &mut Saved,
+) -> Result<Tensor> {
     let (context, axis, x) = (pass.context(), layer.kind.reads(), &input.whole);
-    let block = gather::gather(pass, &layer.weight, Subject::Linear)?;
     let transpose = layer.storage.forward();
     let bias = layer.bias.as_ref().map(|bias| bias.value()).transpose()?;
     let runs = input.runs(layer.kind);

@@ -18,7 +18,7 @@
 mod backward;
 mod forward;
 
-pub use forward::{linear, linear_gelu};
+pub use forward::{linear, linear_gelu, linear_seeing};
 
 use crate::{Init, Parameter, parameter::Scope};
 use grid::{Axis, Layout};
