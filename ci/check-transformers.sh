@@ -3,7 +3,7 @@
 #
 # Usage: ci/check-transformers.sh      PYTHON names a Python that has torch and transformers (ci/peers/requirements.txt)
 # For each kind and element type: import, export, equal tensors, equal logits of the exported folder, log-probabilities of a
-# generated token against the library's, and the same of adapters trained on x=2,y=2, whose export merges them.
+# generated token against the library's, and the same of adapters trained on x=2,y=2, plain and decomposed, whose export merges them.
 # It needs 6 GB of Python packages, and is not part of .ci/run: tests/foreign.rs and
 # tests/pytorch.rs hold the same on fixtures.
 set -euo pipefail
@@ -25,20 +25,24 @@ for model in "$dir"/model/*; do
   "$program" checkpoint export "$run" --format transformers --out "$dir/back/$name" >/dev/null 2>"$dir/log" || { cat "$dir/log"; exit 1; }
   "$program" generate --checkpoint "$run" --prompt "$prompt" --tokens 1 --temperature 0 --logprobs 20 --json \
     >"$dir/back/$name.json" 2>/dev/null
-  "$program" train --init-from "$model" --data "$dir/ids.txt" --steps 4 --batch 4 --micro-batches 1 --grid x=2,y=2 \
-    --set tuning.adapter_rank=4 --set model.dropout=0.0 --out "$dir/tuned-$name" >/dev/null 2>"$dir/log" || { cat "$dir/log"; exit 1; }
-  "$program" checkpoint export "$dir/tuned-$name" --format transformers --out "$dir/merged/$name" >/dev/null 2>"$dir/log" ||
-    { cat "$dir/log"; exit 1; }
-  case $name in
-    # Their queries, keys and values are one matrix, which PEFT would adapt as one.
-    gpt2-* | gpt_neox*) ;;
-    *)
-      mkdir -p "$dir/adapter"
-      "$program" checkpoint export "$dir/tuned-$name" --format peft --out "$dir/adapter/$name" >/dev/null 2>"$dir/log" ||
-        { cat "$dir/log"; exit 1; }
-      ;;
-  esac
-  "$program" generate --checkpoint "$dir/tuned-$name" --prompt "$prompt" --tokens 1 --temperature 0 --logprobs 20 --json \
-    >"$dir/merged/$name.json" 2>/dev/null
+  for decomposed in false true; do
+    tuned=$name-$decomposed
+    "$program" train --init-from "$model" --data "$dir/ids.txt" --steps 4 --batch 4 --micro-batches 1 --grid x=2,y=2 \
+      --set tuning.adapter_rank=4 --set tuning.adapter_decomposed=$decomposed --set model.dropout=0.0 --out "$dir/tuned-$tuned" \
+      >/dev/null 2>"$dir/log" || { cat "$dir/log"; exit 1; }
+    "$program" checkpoint export "$dir/tuned-$tuned" --format transformers --out "$dir/merged/$tuned" >/dev/null 2>"$dir/log" ||
+      { cat "$dir/log"; exit 1; }
+    case $name in
+      # Their queries, keys and values are one matrix, which PEFT would adapt as one.
+      gpt2-* | gpt_neox*) ;;
+      *)
+        mkdir -p "$dir/adapter"
+        "$program" checkpoint export "$dir/tuned-$tuned" --format peft --out "$dir/adapter/$tuned" >/dev/null 2>"$dir/log" ||
+          { cat "$dir/log"; exit 1; }
+        ;;
+    esac
+    "$program" generate --checkpoint "$dir/tuned-$tuned" --prompt "$prompt" --tokens 1 --temperature 0 --logprobs 20 --json \
+      >"$dir/merged/$tuned.json" 2>/dev/null
+  done
 done
 "${PYTHON:-python3}" $models compare "$dir"

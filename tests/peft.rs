@@ -32,7 +32,12 @@ fn proved(weights: &ForeignModel, judge: &ForeignModel) -> Result<Proof, String>
 }
 
 // A checkpoint of adapted random weights of a folder, on one rank.
-fn adapted_checkpoint(name: &str, targets: &[&str], dir: &Path) -> (Reader, Config) {
+fn adapted_checkpoint(
+    name: &str,
+    targets: &[&str],
+    decomposed: bool,
+    dir: &Path,
+) -> (Reader, Config) {
     let foreign = open(name);
     let mut config = on(
         &Config::new(foreign.model.clone()),
@@ -41,6 +46,7 @@ fn adapted_checkpoint(name: &str, targets: &[&str], dir: &Path) -> (Reader, Conf
     config.training.batch = 2;
     config.training.micro_batches = 1;
     config.tuning.adapter_rank = 3;
+    config.tuning.adapter_decomposed = decomposed;
     config.tuning.adapter_targets = targets.iter().map(|name| (*name).to_owned()).collect();
     let (shared, to) = (config.clone(), dir.to_owned());
     ranks(1, move |world, device| {
@@ -65,11 +71,12 @@ fn adapters_leave_by_themselves() {
     let temporary = tempfile::tempdir().unwrap();
     let families = families::families();
     let targets = ["attention.query", "mlp.down"];
-    let (reader, config) = adapted_checkpoint("mistral", &targets, &temporary.path().join("run"));
+    let dir = temporary.path().join("run");
+    let (reader, config) = adapted_checkpoint("mistral", &targets, true, &dir);
     let out = temporary.path().join("adapter");
     export_adapter(&reader, &config, &families, (&out, Precision::F32)).unwrap();
     let file = PlainFile::open(out.join("adapter_model.safetensors")).unwrap();
-    assert_eq!(file.names().len(), 8);
+    assert_eq!(file.names().len(), 12);
     let name = "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight";
     // The width of the model is 16, that of its heads 32.
     assert_eq!(file.shape(name).unwrap(), [3, 16]);
@@ -77,6 +84,8 @@ fn adapters_leave_by_themselves() {
         file.shape(&name.replace("lora_A", "lora_B")).unwrap(),
         [32, 3]
     );
+    let lengths = name.replace("lora_A.weight", "lora_magnitude_vector");
+    assert_eq!(file.shape(&lengths).unwrap(), [32]);
     let turned = file
         .read_f64(name, &[3, 16], &IndexBox::full(&[3, 16]))
         .unwrap();
@@ -93,6 +102,7 @@ fn adapters_leave_by_themselves() {
         (&settings["r"], &settings["peft_type"]),
         (&3.into(), &"LORA".into())
     );
+    assert_eq!(settings["use_dora"], true);
     assert_eq!(settings["target_modules"].as_array().unwrap().len(), 4);
 }
 
@@ -101,8 +111,8 @@ fn adapters_that_no_folder_can_hold_are_refused() {
     let temporary = tempfile::tempdir().unwrap();
     let families = families::families();
     let out = temporary.path().join("adapter");
-    let (reader, config) =
-        adapted_checkpoint("gpt2", &["attention.query"], &temporary.path().join("run"));
+    let dir = temporary.path().join("run");
+    let (reader, config) = adapted_checkpoint("gpt2", &["attention.query"], false, &dir);
     let refusal = |config: &Config| {
         let refused = export_adapter(&reader, config, &families, (&out, Precision::F32));
         refused.unwrap_err().to_string()
@@ -127,13 +137,17 @@ fn adapters_return_as_they_left() {
     let temporary = tempfile::tempdir().unwrap();
     let path = |name: &str| temporary.path().join(name);
     let families = families::families();
-    for (name, targets) in [
-        ("mistral", &["attention.query", "mlp.down"][..]),
-        ("llama", &["attention.*", "blocks.1.mlp.up"]),
-        ("qwen2", &["mlp.*"]),
+    for (name, targets, decomposed) in [
+        ("mistral", &["attention.query", "mlp.down"][..], false),
+        ("llama", &["attention.*", "blocks.1.mlp.up"], false),
+        ("qwen2", &["mlp.*"], false),
+        // With biases of queries, keys and values, which no length scales.
+        ("qwen2", &["attention.*", "blocks.0.mlp.up"], true),
+        ("gpt2", &["attention.output", "mlp.*"], true),
     ] {
-        let (reader, config) = adapted_checkpoint(name, targets, &path(&format!("{name}-run")));
-        let out = path(&format!("{name}-adapter"));
+        let path = |what: &str| path(&format!("{name}-{decomposed}-{what}"));
+        let (reader, config) = adapted_checkpoint(name, targets, decomposed, &path("run"));
+        let out = path("adapter");
         export_adapter(&reader, &config, &families, (&out, Precision::F32)).unwrap();
         let base = open(name);
         let adapted = base.adapted(&out).unwrap();
@@ -142,6 +156,7 @@ fn adapters_return_as_they_left() {
         // The adapters do something, which the proof sees.
         let mut without = adapted.clone();
         without.tuning.adapter_alpha = 1e-9;
+        assert_eq!(adapted.tuning.adapter_decomposed, decomposed);
         let report = proved(&adapted, &without).unwrap_err();
         assert!(report.contains("not proved: segment"), "{name}: {report}");
 
@@ -149,7 +164,7 @@ fn adapters_return_as_they_left() {
         back.tuning = adapted.tuning.clone();
         let scale = config.tuning.scale();
         assert_eq!((back.tuning.adapter_rank, back.tuning.scale()), (3, scale));
-        let checkpoints = path(&format!("{name}-back"));
+        let checkpoints = path("back");
         let imported = import(&adapted, &back, &Tokenizer::ids(67), &checkpoints).unwrap();
         let imported = Reader::open(imported).unwrap();
         let mut adapters = reader
@@ -169,7 +184,7 @@ fn adapters_return_as_they_left() {
             });
             assert_eq!(old, new, "{name}: {tensor}");
         }
-        let again = path(&format!("{name}-again"));
+        let again = path("again");
         export_adapter(&imported, &back, &families, (&again, Precision::F32)).unwrap();
         let [old, new] = [&out, &again]
             .map(|folder| fs::read(folder.join("adapter_model.safetensors")).unwrap());
@@ -177,23 +192,28 @@ fn adapters_return_as_they_left() {
     }
 }
 
+const LAYER: &str = "base_model.model.transformer.h.1.attn.c_attn";
+
 /// A folder with an adapter of GPT-2's one layer for queries, keys and values, of which each part gets its own.
 fn of_gpt2(dir: &Path, edit: impl Fn(&mut Map<String, Value>)) {
     fs::create_dir_all(dir).unwrap();
-    let tensor = |name: &str, shape: [usize; 2]| Exported {
-        name: format!("base_model.model.transformer.h.1.attn.c_attn.lora_{name}.weight"),
+    let tensor = |name: &str, end: &str, shape: &[usize]| Exported {
+        name: format!("{LAYER}.{end}"),
         shape: shape.to_vec(),
         dtype: hal::DType::F32,
-        parts: vec![(name.to_owned(), View::of(name, &shape))],
+        parts: vec![(name.to_owned(), View::of(name, shape))],
     };
-    let tensors = [tensor("A", [2, 32]), tensor("B", [96, 2])];
+    let mut tensors = vec![
+        tensor("A", "lora_A.weight", &[2, 32]),
+        tensor("B", "lora_B.weight", &[96, 2]),
+    ];
     let read = |name: &str, _: &[usize], index: &IndexBox| {
-        let first = index.start[0] * index.shape[1] + name.len();
+        let columns = index.shape.get(1).copied().unwrap_or(1);
+        let first = index.start[0] * columns + name.len();
         Ok((first..first + index.num_elements())
             .map(|at| ((at * 7919 + usize::from(name == "A") * 31) % 97) as f64 / 97.0 - 0.5)
             .collect())
     };
-    write_tensors(dir, "adapter_model", &tensors, u64::MAX, &read).unwrap();
     // What PEFT 0.18 writes of a `LoraConfig`.
     let settings = json!({
         "alora_invocation_tokens": null, "alpha_pattern": {}, "arrow_config": null, "auto_mapping": null,
@@ -210,6 +230,10 @@ fn of_gpt2(dir: &Path, edit: impl Fn(&mut Map<String, Value>)) {
         unreachable!("an object")
     };
     edit(&mut settings);
+    if settings["use_dora"] == true {
+        tensors.push(tensor("lengths", "lora_magnitude_vector", &[96]));
+    }
+    write_tensors(dir, "adapter_model", &tensors, u64::MAX, &read).unwrap();
     fs::write(
         dir.join(ADAPTER_CONFIG),
         Value::Object(settings).to_string(),
@@ -240,6 +264,24 @@ fn an_adapter_of_a_fused_layer_becomes_one_of_each_part() {
 }
 
 #[test]
+fn lengths_of_a_fused_layer_become_those_of_each_part() {
+    let temporary = tempfile::tempdir().unwrap();
+    of_gpt2(temporary.path(), |settings| {
+        drop(settings.insert("use_dora".into(), json!(true)))
+    });
+    let adapted = open("gpt2").adapted(temporary.path()).unwrap();
+    assert!(adapted.tuning.adapter_decomposed);
+    let proof = proved(&adapted, &adapted).unwrap();
+    assert!(proof.difference < 1e-12, "{proof:?}");
+    // The lengths do something, which the proof sees.
+    let plain = tempfile::tempdir().unwrap();
+    of_gpt2(plain.path(), |_| {});
+    let plain = open("gpt2").adapted(plain.path()).unwrap();
+    let report = proved(&adapted, &plain).unwrap_err();
+    assert!(report.contains("lora_magnitude"), "{report}");
+}
+
+#[test]
 fn adapters_that_the_model_cannot_follow_are_refused_by_name() {
     let base = open("gpt2");
     let cases = [
@@ -248,7 +290,11 @@ fn adapters_that_the_model_cannot_follow_are_refused_by_name() {
             json!("IA3"),
             "found peft_type = \"IA3\", needs \"LORA\"",
         ),
-        ("use_dora", json!(true), "found use_dora = true, needs none"),
+        (
+            "use_dora",
+            json!("yes"),
+            "found use_dora = \"yes\", needs true or false",
+        ),
         ("bias", json!("all"), "found bias = \"all\", needs \"none\""),
         (
             "modules_to_save",
@@ -295,6 +341,32 @@ fn adapters_that_the_model_cannot_follow_are_refused_by_name() {
         });
         let error = base.adapted(folder.path()).unwrap_err().to_string();
         let path = folder.path().join(ADAPTER_CONFIG);
+        assert_eq!(error, format!("{}: {sentence}", path.display()));
+    }
+    // Settings without their tensor, and a tensor without its setting.
+    for (stored, read, sentence) in [
+        (
+            false,
+            true,
+            format!("found no tensor {LAYER}.lora_magnitude_vector"),
+        ),
+        (
+            true,
+            false,
+            format!(
+                "found the tensor {LAYER}.lora_magnitude_vector, which adapts no layer of the model"
+            ),
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        of_gpt2(folder.path(), |settings| {
+            drop(settings.insert("use_dora".into(), json!(stored)))
+        });
+        let path = folder.path().join(ADAPTER_CONFIG);
+        let text = fs::read_to_string(&path).unwrap();
+        let [from, to] = [stored, read].map(|flag| format!("\"use_dora\":{flag}"));
+        fs::write(&path, text.replace(&from, &to)).unwrap();
+        let error = base.adapted(folder.path()).unwrap_err().to_string();
         assert_eq!(error, format!("{}: {sentence}", path.display()));
     }
     // An adapter of another model, and one without tensors.

@@ -85,20 +85,23 @@ def compare(folder):
         # In bf16 the program computes in bf16, and the library here in f64.
         allowed = 1e-5 if model.name.endswith("float32") else 0.1
         plain = largest_difference(folder / "back" / f"{model.name}.json", expected)
-        merged = folder / "merged" / model.name
-        adapted = largest_difference(folder / "merged" / f"{model.name}.json", logits(merged))
-        changed = (logits(merged) - expected).abs().max().item()
-        assert plain < allowed and adapted < allowed, f"{model.name}: {plain:.1e} and {adapted:.1e}, needs {allowed}"
-        assert changed > 1e-4, f"{model.name}: training has changed nothing"
-        adapter, loaded = folder / "adapter" / model.name, ""
-        if adapter.exists():
-            base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
-            found = PeftModel.from_pretrained(base, adapter).double().eval()(TOKENS).logits[0]
-            apart = (found - logits(merged)).abs().max().item()
-            assert apart < 1e-5, f"{model.name}: adapters by themselves differ by {apart:.1e}"
-            loaded = f", in PEFT within {apart:.1e}"
-        print(f"{model.name}: {len(old)} equal tensors, equal logits, log-probabilities within {plain:.1e}, "
-              f"merged adapters within {adapted:.1e}{loaded}")
+        report = ""
+        for decomposed in ("false", "true"):
+            tuned = f"{model.name}-{decomposed}"
+            merged = folder / "merged" / tuned
+            adapted = largest_difference(folder / "merged" / f"{tuned}.json", logits(merged))
+            changed = (logits(merged) - expected).abs().max().item()
+            assert plain < allowed and adapted < allowed, f"{tuned}: {plain:.1e} and {adapted:.1e}, needs {allowed}"
+            assert changed > 1e-4, f"{tuned}: training has changed nothing"
+            report += f", merged adapters (decomposed: {decomposed}) within {adapted:.1e}"
+            adapter = folder / "adapter" / tuned
+            if adapter.exists():
+                base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
+                found = PeftModel.from_pretrained(base, adapter).double().eval()(TOKENS).logits[0]
+                apart = (found - logits(merged)).abs().max().item()
+                assert apart < 1e-5, f"{tuned}: adapters by themselves differ by {apart:.1e}"
+                report += f", in PEFT within {apart:.1e}"
+        print(f"{model.name}: {len(old)} equal tensors, equal logits, log-probabilities within {plain:.1e}{report}")
 
 
 if __name__ == "__main__":

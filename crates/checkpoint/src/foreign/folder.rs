@@ -30,7 +30,7 @@ pub struct PlainFolder {
     added: BTreeMap<String, LowRank>,
 }
 
-/// scale B A, which is added to a matrix: B has its rows, A its columns.
+/// scale B A, which is added to a matrix: B has its rows, A its columns. The rows of the sum may get other lengths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LowRank {
     /// The tensor B, rows x rank.
@@ -39,6 +39,8 @@ pub struct LowRank {
     pub columns: String,
     /// The factor.
     pub scale: f64,
+    /// The tensor of the rows' lengths, if they have some of their own.
+    pub lengths: Option<String>,
     /// Whether the matrix is stored with its rows as columns.
     pub is_turned: bool,
 }
@@ -147,7 +149,7 @@ impl PlainFolder {
         Ok(self)
     }
 
-    /// With a product added to a matrix whenever it is read as numbers.
+    /// With a product added to a matrix, and its rows' lengths changed, whenever it is read as numbers.
     #[must_use]
     pub fn adding(mut self, tensor: impl Into<String>, product: LowRank) -> PlainFolder {
         self.added.insert(tensor.into(), product);
@@ -182,11 +184,56 @@ impl PlainFolder {
     /// # Errors
     /// As [`PlainFile::read_f64`].
     pub fn read_f64(&self, name: &str, shape: &[usize], index: &IndexBox) -> Result<Vec<f64>> {
-        let mut numbers = self.file(name)?.read_f64(name, shape, index)?;
-        if let Some(product) = self.added.get(name) {
+        let read = |index: &IndexBox| self.file(name)?.read_f64(name, shape, index);
+        let Some(product) = self.added.get(name) else {
+            return read(index);
+        };
+        let sum = |index: &IndexBox| {
+            let mut numbers = read(index)?;
             self.add(product, index, &mut numbers)?;
+            Ok(numbers)
+        };
+        let mut numbers = sum(index)?;
+        if let Some(lengths) = &product.lengths {
+            self.stretch(
+                lengths,
+                (product.is_turned, shape),
+                index,
+                &mut numbers,
+                sum,
+            )?;
         }
         Ok(numbers)
+    }
+
+    // Gives the rows of a box their lengths; `sum` reads a box of the matrix as it is without.
+    fn stretch(
+        &self,
+        lengths: &str,
+        (is_turned, shape): (bool, &[usize]),
+        index: &IndexBox,
+        out: &mut [f64],
+        sum: impl Fn(&IndexBox) -> Result<Vec<f64>>,
+    ) -> Result<()> {
+        let of_lengths = self.info(lengths)?.global_shape;
+        let lengths = self.read_f64(lengths, &of_lengths, &IndexBox::full(&of_lengths))?;
+        // The dim along which a row lies, and that which counts rows.
+        let (along, across) = (usize::from(!is_turned), usize::from(is_turned));
+        let mut rows = index.clone();
+        (rows.start[along], rows.shape[along]) = (0, shape[along]);
+        let row_of = |at: usize, index: &IndexBox| {
+            let [row, column] = [at / index.shape[1], at % index.shape[1]];
+            [row, column][across]
+        };
+        let mut squares = vec![0.0; index.shape[across]];
+        for (at, number) in sum(&rows)?.into_iter().enumerate() {
+            squares[row_of(at, &rows)] += number * number;
+        }
+        for (at, out) in out.iter_mut().enumerate() {
+            let row = row_of(at, index);
+            *out *= lengths[index.start[across] + row] / squares[row].sqrt();
+        }
+        Ok(())
     }
 
     // Adds the box of a product to that of a matrix.

@@ -73,9 +73,9 @@ impl View {
         self.boxes == 1 && self.held.shape == self.whole
     }
 
-    /// The rows of another tensor that belong to these outputs of a matrix, where that tensor has a row of `columns` numbers for
-    /// each output of the whole; nothing for what is no matrix, or has a part of its inputs.
-    pub fn rows_for_outputs(&self, tensor: &str, columns: usize) -> Option<View> {
+    /// The rows of another tensor that belong to these outputs of a matrix, where that tensor has a row of this shape for each
+    /// output of the whole; nothing for what is no matrix, or has a part of its inputs.
+    pub fn rows_for_outputs(&self, tensor: &str, row: &[usize]) -> Option<View> {
         let (input, output) = match self.is_transposed {
             true => (1, 0),
             false => (0, 1),
@@ -84,7 +84,7 @@ impl View {
         if !is_whole || (self.boxes > 1 && output != 0) {
             return None;
         }
-        let rows = View::of(tensor, &[self.whole[output], columns]);
+        let rows = View::of(tensor, &[&[self.whole[output]], row].concat());
         let own = rows.part(0, self.held.start[output], self.held.shape[output]);
         Some(own.repeated(self.boxes, self.distance))
     }

@@ -3,6 +3,7 @@
 use super::{
     Format,
     folder::{create, write_json},
+    peft::MAGNITUDE,
 };
 use crate::{
     Config, Error, Families, Result,
@@ -64,6 +65,18 @@ pub fn export_adapter(
                 parts: vec![(stored, view)],
             });
         }
+        if tuning.adapter_decomposed {
+            let stored = format!("weights/{}.{}", layer.ours, nn::ADAPTER_MAGNITUDE);
+            let shape = reader.info(&stored)?.global_shape.clone();
+            let name = format!("base_model.model.{}.{MAGNITUDE}", layer.theirs);
+            let view = View::of(&name, &shape);
+            tensors.push(Exported {
+                name,
+                shape,
+                dtype,
+                parts: vec![(stored, view)],
+            });
+        }
     }
     let modules: Vec<&str> = layers.iter().map(|layer| layer.theirs.as_str()).collect();
     let settings = json!({
@@ -73,6 +86,7 @@ pub fn export_adapter(
         "r": tuning.adapter_rank,
         "lora_alpha": tuning.adapter_alpha,
         "use_rslora": tuning.adapter_stabilised,
+        "use_dora": tuning.adapter_decomposed,
         "lora_dropout": 0.0,
         "bias": "none",
         "fan_in_fan_out": layers.iter().any(|layer| layer.is_in_out),

@@ -19,6 +19,8 @@ use std::{
 const ADAPTER_TENSORS: &str = "adapter_model.safetensors";
 /// What PEFT writes in front of the names of a model's layers.
 const PREFIX: &str = "base_model.model.";
+/// The end of the name of the lengths of a layer's columns. PEFT's own parameter ends with `.weight`, which it leaves out in files.
+pub(super) const MAGNITUDE: &str = "lora_magnitude_vector";
 
 /// Settings that do not change what an adapted model computes, whatever their values: how adapters were begun and trained, and
 /// names of files.
@@ -45,7 +47,7 @@ const NEUTRAL: [&str; 19] = [
 ];
 
 /// Settings that must be as if they were absent, because they change the adapters or what they are of.
-const UNSUPPORTED: [&str; 13] = [
+const UNSUPPORTED: [&str; 12] = [
     "alora_invocation_tokens",
     "alpha_pattern",
     "arrow_config",
@@ -57,7 +59,6 @@ const UNSUPPORTED: [&str; 13] = [
     "target_parameters",
     "trainable_token_indices",
     "use_bdlora",
-    "use_dora",
     "use_qalora",
 ];
 
@@ -78,23 +79,25 @@ pub(super) struct AdaptedLayer {
     pub(super) matrix: String,
     /// What the adapter adds to it.
     pub(super) product: LowRank,
-    // Its own parts of the two tensors: a layer here may be a part of one there, which has some of the rows of B.
+    // Its own parts of the tensors: a layer here may be a part of one there, which has some of the rows of B, and some of the lengths.
     down: View,
     up: View,
+    lengths: Option<View>,
 }
 
 impl AdaptedLayer {
-    /// Where its two parameters lie.
-    pub(super) fn places(&self) -> [Place; 2] {
-        let views = [&self.down, &self.up];
-        let mut layers = nn::ADAPTER_LAYERS.iter();
-        views.map(|view| {
-            let layer = layers.next().copied().unwrap_or_default();
-            Place {
-                parameter: format!("{}.{layer}.weight", self.ours),
-                view: view.clone().transposed(),
-            }
-        })
+    /// Where its parameters lie.
+    pub(super) fn places(&self) -> Vec<Place> {
+        let matrices = nn::ADAPTER_LAYERS.iter().zip([&self.down, &self.up]);
+        let matrices = matrices.map(|(layer, view)| Place {
+            parameter: format!("{}.{layer}.weight", self.ours),
+            view: view.clone().transposed(),
+        });
+        let lengths = self.lengths.iter().map(|view| Place {
+            parameter: format!("{}.{}", self.ours, nn::ADAPTER_MAGNITUDE),
+            view: view.clone(),
+        });
+        matrices.chain(lengths).collect()
     }
 }
 
@@ -120,7 +123,10 @@ impl ForeignAdapter {
             if !names.contains(&a) && !names.contains(&b) {
                 continue;
             }
-            let Some(up) = place.view.rows_for_outputs(&b, rank) else {
+            let magnitude = format!("{PREFIX}{theirs}.{MAGNITUDE}");
+            let of_outputs = |tensor: &str, row: &[usize]| place.view.rows_for_outputs(tensor, row);
+            let (Some(up), Some(lengths)) = (of_outputs(&b, &[rank]), of_outputs(&magnitude, &[]))
+            else {
                 return Err(settings.refuse(format!(
                     "found an adapter of {theirs}, of which {ours} has a part of the inputs; needs a layer with all of them"
                 )));
@@ -128,8 +134,10 @@ impl ForeignAdapter {
             // As many inputs as the layer here.
             let inputs = place.view.shape()[0];
             let down = View::of(&a, &[rank, inputs]);
-            for (name, needed) in [(&a, down.whole()), (&b, up.whole())] {
-                used.insert(name.clone());
+            let lengths = tuning.adapter_decomposed.then_some(lengths);
+            for view in [&down, &up].into_iter().chain(&lengths) {
+                let (name, needed) = (view.tensor(), view.whole());
+                used.insert(name.to_owned());
                 if !names.contains(name) {
                     return Err(settings.refuse(format!("found no tensor {name}")));
                 }
@@ -147,10 +155,12 @@ impl ForeignAdapter {
                     rows: b,
                     columns: a,
                     scale: tuning.scale(),
+                    lengths: tuning.adapter_decomposed.then_some(magnitude),
                     is_turned: !place.view.is_transposed(),
                 },
                 down,
                 up,
+                lengths,
             });
         }
         if let Some(name) = names.difference(&used).next() {
@@ -202,6 +212,7 @@ fn read(settings: &Settings) -> Result<(usize, TuningConfig)> {
         adapter_rank: settings.size("r")?,
         adapter_alpha: settings.number_or("lora_alpha", 8.0)?,
         adapter_stabilised: settings.flag_or("use_rslora", false)?,
+        adapter_decomposed: settings.flag_or("use_dora", false)?,
         ..TuningConfig::default()
     };
     settings.check_all_read()?;
