@@ -7,7 +7,7 @@ use testkit::{config, difference, edit_gpt, fixed_batch, gpt, grids, on, ranks, 
 use train::{
     Config, Error,
     checkpoint::Reader,
-    config::Precision,
+    config::{PlaceKind, Precision},
     data::Tokenizer,
     foreign::{ExportOptions, ForeignModel, Merged, export},
     generate::described,
@@ -61,6 +61,17 @@ fn decomposed_adapters_of_llama_with_sharded_state_on_every_grid() {
     let mut config = adapted(GptFamily::Llama);
     config.tuning.adapter_decomposed = true;
     config.parallel.sharding = Sharding::Gradients;
+    check_all(&config);
+}
+
+// Vectors that X spreads, forwards that run again, and weights that are on the device only while a layer needs them.
+#[test]
+fn decomposed_adapters_of_weights_beyond_the_device_on_every_grid() {
+    let mut config = adapted(GptFamily::Gpt2);
+    config.tuning.adapter_decomposed = true;
+    config.training.recompute = true.into();
+    config.parallel.sequence_parallel = true;
+    config.placement.weights = PlaceKind::Host;
     check_all(&config);
 }
 
