@@ -42,8 +42,11 @@ pub unsafe extern "C" fn fascicle_group_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fascicle_group_close(group: *mut Group) {
     if !group.is_null() {
-        // SAFETY: from `fascicle_group_open`, and given back once.
-        guarded(|| Ok(drop(unsafe { Box::from_raw(group) })));
+        guarded(|| {
+            // SAFETY: from `fascicle_group_open`, and given back once.
+            drop(unsafe { Box::from_raw(group) });
+            Ok(())
+        });
     }
 }
 

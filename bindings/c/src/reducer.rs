@@ -98,8 +98,11 @@ pub unsafe extern "C" fn fascicle_reducer_finish(reducer: *mut Reducer) -> Statu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fascicle_reducer_close(reducer: *mut Reducer) {
     if !reducer.is_null() {
-        // SAFETY: from `fascicle_reducer_open`, and given back once.
-        guarded(|| Ok(drop(unsafe { Box::from_raw(reducer) })));
+        guarded(|| {
+            // SAFETY: from `fascicle_reducer_open`, and given back once.
+            drop(unsafe { Box::from_raw(reducer) });
+            Ok(())
+        });
     }
 }
 

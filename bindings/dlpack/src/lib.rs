@@ -3,7 +3,7 @@
 //! Begin with [Trainers of your own](https://github.com/fascicle-rs/fascicle/blob/main/docs/other-trainers.md#dlpack)
 //! in the manual of [Fascicle](https://github.com/fascicle-rs/fascicle), whose crate `fascicle` has these tensors as `fascicle::tensor`.
 //!
-//! [`export`] gives a tensor away, and [`import`] takes one in. Both speak of [`DLManagedTensorVersioned`], the exchange of DLPack 1.0
+//! [`export()`] gives a tensor away, and [`import()`] takes one in. Both speak of [`DLManagedTensorVersioned`], the exchange of DLPack 1.0
 //! and later. Elements are contiguous, in row-major order.
 //!
 //! # Source
