@@ -2,12 +2,14 @@
 
 mod arguments;
 mod foreign;
+mod rounding;
 
 pub(crate) use arguments::Arguments;
 
 use crate::{Device, Stream, shape, storage::Storage};
 use bytemuck::Pod;
 use hal::{Access, DType, Element, Error, Kernel, RawSlice, Result, kernel::Fill};
+use rounding::rounded;
 use std::{fmt, rc::Rc};
 
 /// A Rust type that is an element type.
@@ -138,22 +140,26 @@ impl Tensor {
     /// # Errors
     /// [`Error::Invalid`] for a tensor of 32-bit integers; otherwise as [`upload`](Tensor::upload).
     pub fn upload_f64(&self, numbers: &[f64]) -> Result<()> {
+        self.upload_f64_on(1, numbers)
+    }
+
+    /// As [`upload_f64`](Tensor::upload_f64), where up to this many threads round.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn upload_f64_on(&self, threads: usize, numbers: &[f64]) -> Result<()> {
         match self.dtype {
             DType::F64 => self.upload(numbers),
-            DType::F32 => self.upload(&numbers.iter().map(|&x| x as f32).collect::<Vec<_>>()),
-            DType::Bf16 => self.upload(
-                &numbers
-                    .iter()
-                    .map(|&x| half::bf16::from_f32(x as f32))
-                    .collect::<Vec<_>>(),
-            ),
-            DType::F16 => self.upload(
-                &numbers
-                    .iter()
-                    .map(|&x| half::f16::from_f32(x as f32))
-                    .collect::<Vec<_>>(),
-            ),
-            DType::U8 => self.upload(&numbers.iter().map(|&x| x as u8).collect::<Vec<_>>()),
+            DType::F32 => self.upload(&rounded(threads, numbers, |x| x as f32)),
+            DType::Bf16 => {
+                let round = |x| half::bf16::from_f32(x as f32);
+                self.upload(&rounded(threads, numbers, round))
+            }
+            DType::F16 => {
+                let round = |x| half::f16::from_f32(x as f32);
+                self.upload(&rounded(threads, numbers, round))
+            }
+            DType::U8 => self.upload(&rounded(threads, numbers, |x| x as u8)),
             other => Err(Error::invalid(
                 "upload",
                 format!("a tensor of {other}"),

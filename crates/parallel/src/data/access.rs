@@ -52,7 +52,7 @@ impl ParameterSet {
                 let values = &mut flat[place.clone()];
                 parameter.draw_initial(context.settings().seed, threads, values);
             }
-            upload(bucket, Part::Weights, &flat)?;
+            upload((bucket, threads), Part::Weights, &flat)?;
         }
         Ok(())
     }
@@ -275,7 +275,7 @@ impl ParameterSet {
             }
             flat[place.clone()].copy_from_slice(&numbers);
         }
-        upload(bucket, part, &flat)
+        upload((bucket, self.0.context.threads_of_host()), part, &flat)
     }
 }
 
@@ -289,23 +289,24 @@ fn replicas(bucket: &Bucket, parameter: &Parameter, own: &Range<usize>) -> Vec<A
     Axis::ALL.into_iter().filter(holds_all).collect()
 }
 
-fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
+// On that many threads.
+fn upload((bucket, threads): (&Bucket, usize), part: Part, flat: &[f64]) -> Result<()> {
     let own = &flat[bucket.range.clone()];
-    let upload_if_any = |flat: &Option<Flat>, numbers| match flat {
-        Some(flat) => flat.tensor()?.upload_f64(numbers),
+    let upload_if_any = |into: &Option<Flat>, numbers| match into {
+        Some(into) => into.tensor()?.upload_f64_on(threads, numbers),
         None => Ok(()),
     };
     match part {
-        Part::State(index) => bucket.state.set(index, own),
+        Part::State(index) => bucket.state.set(index, (threads, own)),
         // They have another number than the weights.
         Part::Scales(_) | Part::RowMeans | Part::ColumnMeans => Err(not_flat(part)),
         Part::Gradient if bucket.shards_gradients() => upload_if_any(&bucket.gradients, own),
         Part::Gradient => upload_if_any(&bucket.gradients, flat),
-        Part::Values => bucket.values.tensor()?.upload_f64(flat),
-        Part::Previous(updates) => bucket.previous(updates)?.upload_f64(flat),
+        Part::Values => bucket.values.tensor()?.upload_f64_on(threads, flat),
+        Part::Previous(updates) => bucket.previous(updates)?.upload_f64_on(threads, flat),
         Part::Weights => {
-            bucket.values.tensor()?.upload_f64(flat)?;
-            bucket.state.set_master(own)
+            bucket.values.tensor()?.upload_f64_on(threads, flat)?;
+            bucket.state.set_master((threads, own))
         }
     }
 }

@@ -117,17 +117,17 @@ impl BucketState {
         }
     }
 
-    /// Sets the weights, if they are apart.
+    /// Sets the weights, if they are apart, on that many threads.
     ///
     /// # Errors
     /// Those of the device and the store.
-    pub(super) fn set_master(&self, numbers: &[f64]) -> Result<()> {
+    pub(super) fn set_master(&self, (threads, numbers): (usize, &[f64])) -> Result<()> {
         match self {
             BucketState::OnDevice { master, .. } => match master {
-                Some(master) => master.upload_f64(numbers),
+                Some(master) => master.upload_f64_on(threads, numbers),
                 None => Ok(()),
             },
-            BucketState::OnHost(hosted) => hosted.master.upload_f64(numbers),
+            BucketState::OnHost(hosted) => hosted.master.upload_f64_on(threads, numbers),
             BucketState::Beyond(placed) if placed.has_master => {
                 placed.set(placed.master_index(), numbers)
             }
@@ -148,15 +148,15 @@ impl BucketState {
         }
     }
 
-    /// Sets a state tensor.
+    /// Sets a state tensor, on that many threads.
     ///
     /// # Errors
     /// As [`tensor`](BucketState::tensor).
-    pub(super) fn set(&self, index: usize, numbers: &[f64]) -> Result<()> {
+    pub(super) fn set(&self, index: usize, (threads, numbers): (usize, &[f64])) -> Result<()> {
         self.has_state(index)?;
         match self {
-            BucketState::OnDevice { states, .. } => states[index].upload_f64(numbers),
-            BucketState::OnHost(hosted) => hosted.states[index].upload_f64(numbers),
+            BucketState::OnDevice { states, .. } => states[index].upload_f64_on(threads, numbers),
+            BucketState::OnHost(hosted) => hosted.states[index].upload_f64_on(threads, numbers),
             BucketState::Beyond(placed) => placed.set(index, numbers),
         }
     }
