@@ -231,7 +231,9 @@ impl PlainFolder {
         }
         for (at, out) in out.iter_mut().enumerate() {
             let row = row_of(at, index);
-            *out *= lengths[index.start[across] + row] / squares[row].sqrt();
+            // A row of zeros has no direction, and stays.
+            let norm = squares[row].sqrt().max(f64::MIN_POSITIVE);
+            *out *= lengths[index.start[across] + row] / norm;
         }
         Ok(())
     }
