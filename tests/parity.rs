@@ -19,7 +19,10 @@ const F32: f64 = 1e-4;
 
 fn config(precision: Precision) -> Config {
     let mut config = testkit::config(precision);
-    config.training.steps = if is_exhaustive() { 10 } else { 4 };
+    if !is_exhaustive() {
+        // A rate at which so few steps lower the loss of every model.
+        (config.training.steps, config.training.learning_rate) = (4, 4e-3);
+    }
     config
 }
 
@@ -49,9 +52,7 @@ fn check_most(config: &Config, tolerance: f64) {
 fn check_on(grids: Vec<Degrees>, config: &Config, tolerance: f64) {
     let expected = serial(config);
     assert!(
-        expected.losses[1..]
-            .iter()
-            .any(|loss| *loss < expected.losses[0]),
+        expected.losses.last() < expected.losses.first(),
         "the model learns: {:?}",
         expected.losses
     );

@@ -76,8 +76,8 @@ impl Found<'_> {
         let (argument, command) = (self.argument(), self.command());
         let needed = match self.text(ContextKind::SuggestedArg) {
             Some(near) => format!("did you mean `{}`?", bare(&near)),
-            None => match self.required() {
-                Some(option) if !argument.starts_with('-') => {
+            None => match &self.required()[..] {
+                [option] if !argument.starts_with('-') => {
                     format!("did you mean `{option} {argument}`?")
                 }
                 _ => format!("`{command} --help` lists what it takes"),
@@ -136,17 +136,18 @@ impl Found<'_> {
 
     fn missing(&self) -> String {
         let missing = self.texts(ContextKind::InvalidArg);
+        let by = self.only_used(&missing);
+        let by = by.unwrap_or_else(|| self.command());
         let missing = match &missing[..] {
             [] => "an argument".into(),
             [one] => one.clone(),
             [first @ .., last] => format!("{} or {last}", first.join(", ")),
         };
-        let by = self.only_used(&missing).unwrap_or_else(|| self.command());
         format!("found no {missing}, which `{by}` needs")
     }
 
-    // The command of the arguments, with its definition.
-    fn definition(&self) -> clap::Command {
+    // The options without which the command does not run.
+    fn required(&self) -> Vec<String> {
         let mut command = crate::help::plain();
         for word in self.command().split_whitespace().skip(1) {
             match command.find_subcommand(word) {
@@ -154,37 +155,22 @@ impl Found<'_> {
                 None => break,
             }
         }
-        command
+        let required = command.get_opts().filter(|option| option.is_required_set());
+        required
+            .filter_map(|option| Some(format!("--{}", option.get_long()?)))
+            .collect()
     }
 
-    // The only option without which the command does not run, if there is one.
-    fn required(&self) -> Option<String> {
-        let command = self.definition();
-        let mut required = command
-            .get_opts()
-            .filter(|option| option.is_required_set())
-            .filter_map(|option| option.get_long());
-        match (required.next(), required.next()) {
-            (Some(name), None) => Some(format!("--{name}")),
-            _ => None,
-        }
-    }
-
-    // The only argument in use, as the usage shows, that an option can need: neither the missing one nor one that the command
-    // needs anyway.
-    fn only_used(&self, missing: &str) -> Option<String> {
+    // The only option in the usage that can need a missing one: neither missing itself, nor needed by the command.
+    fn only_used(&self, missing: &[String]) -> Option<String> {
         let usage = self.text(ContextKind::Usage)?;
-        let command = self.definition();
-        let always = |name: &str| {
-            let mut options = command.get_opts();
-            options.any(|option| option.get_long() == Some(name) && option.is_required_set())
-        };
-        let mut used = usage
-            .split_whitespace()
-            .filter_map(|word| word.strip_prefix("--"))
-            .filter(|name| !missing.contains(&format!("--{name}")) && !always(name));
+        let mut others = self.required();
+        others.extend(missing.iter().map(|missing| bare(missing)));
+        let words = usage.split_whitespace();
+        let mut used = words
+            .filter(|word| word.starts_with("--") && !others.iter().any(|other| other == word));
         match (used.next(), used.next()) {
-            (Some(name), None) => Some(format!("--{name}")),
+            (Some(option), None) => Some(option.to_owned()),
             _ => None,
         }
     }

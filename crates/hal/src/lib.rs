@@ -48,6 +48,7 @@ pub mod sync;
 #[cfg(fascicle_simulated)]
 #[path = "../../simulation/src/sync/mod.rs"]
 pub mod sync;
+pub mod threads;
 pub mod transport;
 
 pub use abort::AbortSignal;

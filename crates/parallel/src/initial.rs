@@ -1,6 +1,6 @@
 //! Initial values of parameters.
 
-use hal::random::Key;
+use hal::{random::Key, threads};
 
 /// Initial values, as a function of seed, name and global index.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,14 +44,7 @@ impl Init {
             }
         };
         let share = pieces.len().div_ceil(threads).max(1);
-        let mut parts = pieces.chunks_mut(share);
-        std::thread::scope(|scope| {
-            let own = parts.next();
-            for part in parts {
-                scope.spawn(|| draw_all(part));
-            }
-            own.into_iter().for_each(draw_all);
-        });
+        threads::on_each(pieces.chunks_mut(share), draw_all);
     }
 
     fn at(self, key: Key, index: u64) -> f64 {

@@ -193,49 +193,48 @@ impl PlainFolder {
             self.add(product, index, &mut numbers)?;
             Ok(numbers)
         };
-        let mut numbers = sum(index)?;
-        if let Some(lengths) = &product.lengths {
-            self.stretch(
-                lengths,
-                (product.is_turned, shape),
-                index,
-                &mut numbers,
-                sum,
-            )?;
+        match &product.lengths {
+            Some(lengths) => self.stretched(lengths, (product.is_turned, shape), index, sum),
+            None => sum(index),
         }
-        Ok(numbers)
     }
 
-    // Gives the rows of a box their lengths; `sum` reads a box of the matrix as it is without.
-    fn stretch(
+    // A box of a matrix whose rows get their lengths; `sum` reads a box of the matrix as it is without.
+    fn stretched(
         &self,
         lengths: &str,
         (is_turned, shape): (bool, &[usize]),
         index: &IndexBox,
-        out: &mut [f64],
         sum: impl Fn(&IndexBox) -> Result<Vec<f64>>,
-    ) -> Result<()> {
+    ) -> Result<Vec<f64>> {
         let of_lengths = self.info(lengths)?.global_shape;
         let lengths = self.read_f64(lengths, &of_lengths, &IndexBox::full(&of_lengths))?;
         // The dim along which a row lies, and that which counts rows.
         let (along, across) = (usize::from(!is_turned), usize::from(is_turned));
         let mut rows = index.clone();
         (rows.start[along], rows.shape[along]) = (0, shape[along]);
-        let row_of = |at: usize, index: &IndexBox| {
-            let [row, column] = [at / index.shape[1], at % index.shape[1]];
-            [row, column][across]
-        };
-        let mut squares = vec![0.0; index.shape[across]];
-        for (at, number) in sum(&rows)?.into_iter().enumerate() {
-            squares[row_of(at, &rows)] += number * number;
+        let width = rows.shape[1].max(1);
+        let row_of = |line: usize, column: usize| [line, column][across];
+        let whole = sum(&rows)?;
+        let mut factors = vec![0.0; index.shape[across]];
+        for (line, numbers) in whole.chunks(width).enumerate() {
+            for (column, number) in numbers.iter().enumerate() {
+                factors[row_of(line, column)] += number * number;
+            }
         }
-        for (at, out) in out.iter_mut().enumerate() {
-            let row = row_of(at, index);
+        for (row, factor) in factors.iter_mut().enumerate() {
             // A row of zeros has no direction, and stays.
-            let norm = squares[row].sqrt().max(f64::MIN_POSITIVE);
-            *out *= lengths[index.start[across] + row] / norm;
+            let norm = factor.sqrt().max(f64::MIN_POSITIVE);
+            *factor = lengths[index.start[across] + row] / norm;
         }
-        Ok(())
+        let [skipped, before] = [0, 1].map(|dim| index.start[dim] - rows.start[dim]);
+        let lines = whole.chunks(width).skip(skipped).take(index.shape[0]);
+        let mut numbers = Vec::with_capacity(index.num_elements());
+        for (line, whole) in lines.enumerate() {
+            let part = whole[before..before + index.shape[1]].iter().enumerate();
+            numbers.extend(part.map(|(column, number)| number * factors[row_of(line, column)]));
+        }
+        Ok(numbers)
     }
 
     // Adds the box of a product to that of a matrix.

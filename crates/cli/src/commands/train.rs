@@ -279,7 +279,7 @@ impl Train {
         // The first steps are not typical: they allocate buffers and learn the order of gathers.
         let traced = (first_step + 2).min(config.training.steps - 1);
         facts.dir = dir.clone();
-        facts.initial = init.is_some().then(|| self.init_from.clone()).flatten();
+        facts.initial = self.init_from.clone().filter(|_| from.is_none());
         let run = Run {
             config,
             data: opened.data,

@@ -5,9 +5,10 @@
 //! emits Y, so that alternating layers need no redistribution. Weights are cut over both axes, and their rows
 //! once more over Z.
 //!
-//! Read in this order: `dtensor`, `linear`, `magnitude` (lengths of a weight's columns that are trained by themselves), `gather` and `scatter` (weights over Z, with OAG and ORS), `norm`, `head_norm`,
-//! `embedding`, `attention`, `places`, `loss`, `preference`, `dropout`, `redistribute`, `spread`, `recompute`; then the operations from which
-//! model authors write layers: `elementwise`, `features`, `rows`, `dims`, `choose`, `matmul`.
+//! Read in this order: `dtensor`, `linear`, `magnitude` (lengths of a weight's columns that are trained by themselves), `gather`
+//! and `scatter` (weights over Z, with OAG and ORS), `norm`, `head_norm`, `embedding`, `attention`, `places`, `loss`,
+//! `preference`, `dropout`, `redistribute`, `spread`, `recompute`; then the operations from which model authors write layers:
+//! `elementwise`, `features`, `rows`, `dims`, `choose`, `matmul`.
 
 pub mod attention;
 mod choose;

@@ -1,7 +1,5 @@
 //! Numbers of the host in a tensor's type.
 
-use std::thread;
-
 // Numbers whose rounding justifies an additional thread: about a millisecond, with the memory that they are written to.
 const WORTH_A_THREAD: usize = 1 << 19;
 
@@ -22,14 +20,8 @@ pub(super) fn rounded<T: Copy + Default + Send>(
         let each = into.iter_mut().zip(from);
         each.for_each(|(into, from)| *into = round(*from));
     };
-    thread::scope(|scope| {
-        let mut parts = all.chunks_mut(share).zip(numbers.chunks(share));
-        let own = parts.next();
-        for part in parts {
-            scope.spawn(|| write(part));
-        }
-        own.into_iter().for_each(write);
-    });
+    let parts = all.chunks_mut(share).zip(numbers.chunks(share));
+    hal::threads::on_each(parts, write);
     all
 }
 

@@ -1,7 +1,7 @@
 //! Settings that are valid, and probably a mistake.
 //!
-//! The program warns of them and goes on: a file may state one of two rates and leave the other at its default, and a trial of a
-//! few steps may end within its warm-up.
+//! They get a warning, and the run goes on: a file may set one of two rates and leave the other at its default, and a short trial
+//! may end during its warm-up.
 
 use super::Config;
 use crate::optimiser::RateSchedule;
