@@ -114,6 +114,7 @@ fn layer(builder: &Builder, kind: LinearKind) -> parallel::Result<nn::Linear> {
             targets: vec![Pattern::new("layer")],
             trained: vec![Pattern::new("bias")],
         }),
+        quantised: None,
     });
     let options = LinearOptions {
         kind,

@@ -24,6 +24,7 @@
 #include "norm_full.h"
 #include "norm_full_backward.h"
 #include "optimiser.h"
+#include "quantised.h"
 #include "rope.h"
 #include "rows.h"
 #include "squares.h"

@@ -38,6 +38,7 @@ pub mod files;
 pub mod kernel;
 pub mod lock;
 pub mod operand;
+pub mod quantised;
 pub mod random;
 pub mod settings;
 pub mod stopwatch;

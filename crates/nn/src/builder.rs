@@ -354,9 +354,7 @@ impl Builder {
     }
 
     fn register(&self, parameter: &Parameter) -> Result<()> {
-        if self.selection.freezes(parameter.name()) {
-            parameter.freeze()?;
-        }
+        self.selection.apply(parameter)?;
         self.parameters.borrow_mut().push(parameter.clone());
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Which parameters of a model are trained, without a change of its code: layers are frozen or adapted by name.
 
-use parallel::{Error, Result};
+use parallel::{Error, Parameter, Quantised, Result};
 use std::{cell::RefCell, collections::BTreeSet, fmt};
 
 /// Names of layers or parameters: the whole name, or its end behind a dot. `*` stands for any characters.
@@ -77,6 +77,8 @@ pub struct Tuning {
     pub frozen: Vec<Pattern>,
     /// With adapters, only these are trained.
     pub adapters: Option<Adapters>,
+    /// How frozen weights of [hidden layers](Parameter::is_hidden_matrix) are stored, if as codes.
+    pub quantised: Option<Quantised>,
 }
 
 /// The names of an adapter's two layers, below that of the layer that it adapts.
@@ -109,8 +111,23 @@ impl Selection {
         }
     }
 
-    /// Whether a parameter is frozen.
-    pub(crate) fn freezes(&self, parameter: &str) -> bool {
+    /// Freezes a parameter, and has its weights stored as codes, if that is asked for.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a parameter that is part of a set.
+    pub(crate) fn apply(&self, parameter: &Parameter) -> Result<()> {
+        if self.freezes(parameter.name()) {
+            parameter.freeze()?;
+        }
+        let is_stored = parameter.is_frozen() && parameter.is_hidden_matrix();
+        match self.tuning.quantised.filter(|_| is_stored) {
+            Some(format) => parameter.quantise(format),
+            None => Ok(()),
+        }
+    }
+
+    // Whether a parameter is frozen.
+    fn freezes(&self, parameter: &str) -> bool {
         let is_frozen = self.any(&self.tuning.frozen, parameter);
         let Some(adapters) = &self.tuning.adapters else {
             return is_frozen;
@@ -194,6 +211,7 @@ mod tests {
                 targets: vec![Pattern::new("query")],
                 trained: vec![Pattern::new("head.*")],
             }),
+            quantised: None,
         });
         assert!(selection.adapts("blocks.0.attention.query").is_some());
         assert!(selection.adapts("blocks.0.attention.key").is_none());

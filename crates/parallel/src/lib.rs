@@ -54,6 +54,7 @@ pub mod work;
 pub use context::Context;
 pub use counters::{Counters, Operation, Subject};
 pub use group::{Group, Purpose};
+pub use hal::quantised::Quantised;
 pub use initial::Init;
 pub use layers::DTensor;
 pub use model::{Batch, Input, MicroBatch, Model, Route, Wires};

@@ -29,6 +29,7 @@ mod norm;
 mod norm_backward;
 mod optimiser;
 mod peak;
+mod quantised;
 mod reduce;
 mod rope;
 mod rows;
@@ -106,6 +107,7 @@ pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
                 documents::documents(args, pool);
                 Ok(())
             }
+            Kernel::Dequantise(args) => quantised::dequantise(args, pool),
             Kernel::SelectRows(args) => layout::select_rows(args, pool),
             Kernel::Custom(args) => custom(args),
         }

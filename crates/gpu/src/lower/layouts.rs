@@ -5,8 +5,8 @@
 
 use super::{
     attention_join, attention_params, coded, columns, documents, dropout, elementwise, embedding,
-    exact_squares, factored, gemm, layout, lines, loss, muon, norm, norm_full, optimiser, rope,
-    rows, squares, transpose,
+    exact_squares, factored, gemm, layout, lines, loss, muon, norm, norm_full, optimiser,
+    quantised, rope, rows, squares, transpose,
 };
 
 /// Size of a struct and offsets of its fields.
@@ -43,7 +43,7 @@ pub(super) use params;
 
 /// The layouts of all of them.
 pub fn all() -> Vec<Layout> {
-    let families: [&[Layout]; 22] = [
+    let families: [&[Layout]; 23] = [
         elementwise::LAYOUTS,
         columns::LAYOUTS,
         dropout::LAYOUTS,
@@ -65,6 +65,7 @@ pub fn all() -> Vec<Layout> {
         lines::LAYOUTS,
         muon::LAYOUTS,
         optimiser::LAYOUTS,
+        quantised::LAYOUTS,
         transpose::LAYOUTS,
     ];
     families.concat()

@@ -30,6 +30,7 @@ mod norm;
 mod norm_full;
 mod optimiser;
 mod parts;
+mod quantised;
 mod rope;
 mod rows;
 mod shape;
@@ -83,6 +84,7 @@ pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<V
         Kernel::EmbeddingForward(args) => embedding::embedding_forward(args, traits),
         Kernel::EmbeddingBackward(args) => embedding::embedding_backward(args, traits, workspace),
         Kernel::Documents(args) => documents::documents(args, traits),
+        Kernel::Dequantise(args) => quantised::dequantise(args, traits),
         Kernel::SumSquares(args) => squares::sum_squares(args, traits, workspace),
         Kernel::Largest(args) => exact_squares::largest(args, traits, workspace),
         Kernel::ExactSquares(args) => exact_squares::exact_squares(args, traits, workspace),

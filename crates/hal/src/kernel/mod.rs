@@ -3,7 +3,7 @@
 //! A kernel is a value: what to compute, on which memory, of which sizes. One enum lists them all, so that a
 //! vendor dispatches in one place, a simulated vendor computes costs in one place, and a trace names them in
 //! one place. Each family has a file: [`elementwise`], [`rows`], [`norm`], [`attention`], [`rope`],
-//! [`loss`], [`embedding`], [`documents`], [`optimiser`], [`coded`], [`factored`], [`muon`], [`layout`]; and [`custom`] is for custom kernels.
+//! [`loss`], [`embedding`], [`documents`], [`quantised`], [`optimiser`], [`coded`], [`factored`], [`muon`], [`layout`]; and [`custom`] is for custom kernels.
 //!
 //! Throughout, matrices are row-major and dense (`rows x columns`), and arithmetic uses the accumulator of the
 //! element type. An `out` may be the same slice as one input of equal type where the kernel is elementwise, and
@@ -21,6 +21,7 @@ pub mod loss;
 pub mod muon;
 pub mod norm;
 pub mod optimiser;
+pub mod quantised;
 pub mod rope;
 pub mod rows;
 
@@ -50,6 +51,7 @@ pub use optimiser::{
     AdamW, AdamWTensor, ClipScale, ExactSquares, ExactTotal, Largest, Lion, LionTensor, Sgd,
     SgdTensor, SumSquares,
 };
+pub use quantised::Dequantise;
 pub use rope::{Rope, RotaryFrequencies, RotaryStretch};
 pub use rows::{RowSum, Softmax, SoftmaxBackward};
 
@@ -94,6 +96,7 @@ pub enum Kernel {
     EmbeddingForward(EmbeddingForward),
     EmbeddingBackward(EmbeddingBackward),
     Documents(Documents),
+    Dequantise(Dequantise),
     SumSquares(SumSquares),
     Largest(Largest),
     ExactSquares(ExactSquares),
@@ -152,6 +155,7 @@ impl Kernel {
             Kernel::EmbeddingForward(_) => "embedding_forward",
             Kernel::EmbeddingBackward(_) => "embedding_backward",
             Kernel::Documents(_) => "documents",
+            Kernel::Dequantise(_) => "dequantise",
             Kernel::SumSquares(_) => "sum_squares",
             Kernel::Largest(_) => "largest",
             Kernel::ExactSquares(_) => "exact_squares",
@@ -210,6 +214,7 @@ impl Kernel {
             Kernel::EmbeddingForward(args) => args.operands(visit),
             Kernel::EmbeddingBackward(args) => args.operands(visit),
             Kernel::Documents(args) => args.operands(visit),
+            Kernel::Dequantise(args) => args.operands(visit),
             Kernel::SumSquares(args) => args.operands(visit),
             Kernel::Largest(args) => args.operands(visit),
             Kernel::ExactSquares(args) => args.operands(visit),

@@ -47,6 +47,10 @@ impl ParameterSet {
         }
         let threads = context.threads_of_host();
         for bucket in &self.0.buckets {
+            if bucket.is_quantised {
+                self.initialise_quantised(bucket, threads)?;
+                continue;
+            }
             let mut flat = vec![0.0; bucket.len()];
             for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
                 let values = &mut flat[place.clone()];
@@ -111,6 +115,16 @@ impl ParameterSet {
     pub fn hashes(&self, part: Part) -> Result<Vec<Hashed>> {
         let mut hashes = Vec::new();
         for bucket in self.buckets_with(part) {
+            let is_visited =
+                self.visit_dequantised::<Error>(bucket, part, |parameter, values| {
+                    let range = 0..values.num_elements();
+                    let axes = replicas(bucket, parameter, &(0..bucket.len()));
+                    hashes.push(self.hashed((bucket, parameter, part), axes, range, &values)?);
+                    Ok(())
+                })?;
+            if is_visited {
+                continue;
+            }
             let (own, flat) = match part {
                 Part::Scales(_) | Part::RowMeans | Part::ColumnMeans => {
                     self.visit_own::<Error>(bucket, part, |parameter, numbers| {
@@ -148,7 +162,8 @@ impl ParameterSet {
         Ok(hashes)
     }
 
-    // Visits the numbers that count as this rank's own, of a part of which ranks hold more than that; false for other parts.
+    // Visits the numbers that count as this rank's own, of a part of which ranks hold more than that, and what codes of weights
+    // stand for; false for other parts.
     fn visit_own<E: From<Error>>(
         &self,
         bucket: &Bucket,
@@ -159,7 +174,7 @@ impl ParameterSet {
             Part::Scales(state) => self.own_scales(bucket, state, visit)?,
             Part::RowMeans => self.visit_own_means(bucket, 0, visit)?,
             Part::ColumnMeans => self.visit_own_means(bucket, 1, visit)?,
-            _ => return Ok(false),
+            _ => return self.visit_dequantised(bucket, part, visit),
         }
         Ok(true)
     }
@@ -198,6 +213,8 @@ impl ParameterSet {
 
     /// Sets `part` of each parameter that has it to the values that `numbers` returns for its shard.
     ///
+    /// Collective if weights are stored [as codes](Parameter::quantise): every rank must call it.
+    ///
     /// # Errors
     /// [`Error::Invalid`] if their number does not match the shard, and for a state tensor that the optimiser does not
     /// have; those of `numbers`.
@@ -216,6 +233,7 @@ impl ParameterSet {
                 Part::Scales(state) => self.set_scales(bucket, state, &given)?,
                 Part::RowMeans => self.set_means(bucket, 0, &given)?,
                 Part::ColumnMeans => self.set_means(bucket, 1, &given)?,
+                _ if bucket.is_quantised => self.store_quantised(bucket, part, &given)?,
                 _ => self.fill(bucket, part, given)?,
             }
         }

@@ -33,7 +33,7 @@ pub enum VersionGradients {
 #[derive(Debug)]
 pub(super) struct Bucket {
     pub(super) parameters: Vec<Parameter>,
-    /// The position of each parameter in the flat buffers.
+    /// The position of each parameter in the flat buffers: of its bytes, if it is stored as codes.
     pub(super) places: Vec<Range<usize>>,
     /// Segments of this stage that use each parameter, where replicas shard gradients.
     pub(super) uses: usize,
@@ -47,6 +47,8 @@ pub(super) struct Bucket {
     pub(super) state: BucketState,
     /// If the state is kept as codes.
     pub(super) scales: Option<Scales>,
+    /// Whether its values are the bytes of codes.
+    pub(super) is_quantised: bool,
     /// Whether its parameters are matrices that the optimiser updates as a whole.
     pub(super) is_whole: bool,
     /// The range that this rank updates: all, or its shard over Data.
@@ -85,7 +87,11 @@ impl Bucket {
             .next_multiple_of(ALIGNMENT * shards);
         let device = context.device();
         let accumulator = options.dtype.accumulator();
-        let of_values = (options.dtype, len);
+        let is_quantised = parameters.iter().any(|one| one.quantised().is_some());
+        let of_values = match is_quantised {
+            true => (DType::U8, len),
+            false => (options.dtype, len),
+        };
         let values = Flat::zeros(
             device,
             MemoryKind::Weights,
@@ -135,13 +141,14 @@ impl Bucket {
         };
         let whole_gradients = gradients.as_ref().filter(|_| !shards_gradients);
         for (at, ((parameter, index), place)) in numbered.iter().zip(&places).enumerate() {
-            let view = |flat: &Flat| flat.part(place, parameter.local_shape());
+            let view = |flat: &Flat| flat.part(place, &parameter.stored_shape());
             parameter.settle(Home {
                 set: set.clone(),
                 index: *index,
                 bucket,
                 place: at,
-                value: view(&values)?,
+                dtype: options.dtype,
+                stored: view(&values)?,
                 gradient: whole_gradients.map(view).transpose()?,
                 shards_gradient: shards_gradients,
             })?;
@@ -159,6 +166,7 @@ impl Bucket {
             gradients,
             state,
             scales,
+            is_quantised,
             is_whole,
             range,
             shards_gradients,
@@ -395,7 +403,7 @@ fn places(parameters: &[Parameter]) -> Vec<Range<usize>> {
     let mut start: usize = 0;
     let mut place = |parameter: &Parameter| {
         let begin = start.next_multiple_of(ALIGNMENT);
-        start = begin + parameter.num_elements();
+        start = begin + parameter.stored_len();
         begin..start
     };
     parameters.iter().map(&mut place).collect()

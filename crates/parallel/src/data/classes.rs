@@ -12,6 +12,7 @@ pub(super) struct Class {
     frozen: bool,
     whole: bool,
     coded: bool,
+    quantised: bool,
     /// Segments of this stage that use each of them.
     pub(super) uses: usize,
     /// Each with its index.
@@ -33,12 +34,14 @@ pub(super) fn classes(
         let tie = tie.map(|tie| tie.members.clone());
         let (axes, frozen) = (parameter.sum_axes(context), parameter.is_frozen());
         let (whole, coded) = (options.is_whole(parameter), options.is_coded(parameter));
+        let quantised = parameter.quantised().is_some();
         let alike = |class: &&mut Class| {
             // A shared table receives its last addend long after its neighbours, which would wait for it.
             let joins = !options.sharding.shards_gradients() || class.uses == uses;
             joins
                 && (&class.axes, &class.tie) == (&axes, &tie)
-                && (class.frozen, class.whole, class.coded) == (frozen, whole, coded)
+                && (class.frozen, class.quantised) == (frozen, quantised)
+                && (class.whole, class.coded) == (whole, coded)
         };
         match classes.iter_mut().find(alike) {
             Some(class) => class.parameters.push((parameter.clone(), index)),
@@ -48,6 +51,7 @@ pub(super) fn classes(
                 frozen,
                 whole,
                 coded,
+                quantised,
                 uses,
                 parameters: vec![(parameter.clone(), index)],
             }),

@@ -8,7 +8,7 @@ use super::{
     blocks::{Rows, Scales},
     bucket::{Bucket, common},
 };
-use crate::{Context, Parameter, Purpose, counters::Subject};
+use crate::{Parameter, Purpose, counters::Subject};
 use grid::Axis;
 use hal::codes::{BLOCK, BlockPlace};
 use tensor::{
@@ -128,8 +128,8 @@ impl ParameterSet {
         }
         let mut cuts: Vec<(Vec<Axis>, Vec<usize>)> = Vec::new();
         for (index, parameter) in bucket.parameters.iter().enumerate() {
-            let axes = column_axes(context, parameter);
-            if cuts_blocks(context, parameter, &axes) {
+            let axes = parameter.column_axes(context);
+            if parameter.cuts_blocks(context, &axes, BLOCK) {
                 match cuts.iter_mut().find(|(others, _)| *others == axes) {
                     Some((_, indices)) => indices.push(index),
                     None => cuts.push((axes, vec![index])),
@@ -198,25 +198,4 @@ impl ParameterSet {
             Tensor::zeros(device, dtype, &[elements])
         })
     }
-}
-
-/// The axes that cut a parameter's rows into parts.
-fn column_axes(context: &Context, parameter: &Parameter) -> Vec<Axis> {
-    let axes = parameter.layout().dims().last().into_iter().flatten();
-    axes.copied()
-        .filter(|axis| context.degree(*axis) > 1)
-        .collect()
-}
-
-/// Whether one of these cuts lies within a block: the same on all ranks.
-fn cuts_blocks(context: &Context, parameter: &Parameter, axes: &[Axis]) -> bool {
-    let ranks = context.members(axes).into_iter();
-    let mut boxes = ranks.map(|rank| {
-        let grid = context.grid();
-        let coordinates = grid.coordinates(context.mapping().position_of(rank));
-        let shape = parameter.global_shape();
-        parameter.layout().local_box(shape, grid, &coordinates)
-    });
-    let last = parameter.global_shape().len() - 1;
-    boxes.any(|part| !part.is_empty() && !part.start[last].is_multiple_of(BLOCK))
 }

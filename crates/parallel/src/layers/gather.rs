@@ -6,10 +6,10 @@
 //! allows. Decisions depend only on the sequence of requests, which is the same on all ranks of Z, so their
 //! collectives stay in step.
 
-use crate::{Parameter, Pass, Purpose, counters::Subject, lane::Lane};
+use crate::{Context, Parameter, Pass, Purpose, counters::Subject, lane::Lane};
 use grid::Axis;
 use std::{collections::VecDeque, rc::Rc};
-use tensor::{DType, Result, Tensor, ops};
+use tensor::{Result, Tensor, ops};
 
 /// A weight, and the subject of its traffic.
 pub(crate) type Request = (Parameter, Subject);
@@ -70,9 +70,10 @@ pub(crate) fn gather(pass: &Pass, parameter: &Parameter, subject: Subject) -> Re
     if !parameter.is_scattered(context) {
         return parameter.value();
     }
-    let (overlap, dtype) = (context.settings().overlap, parameter.dtype()?);
+    let overlap = context.settings().overlap;
     if !overlap.all_gather || !(overlap.all_gather_forward || pass.is_backward()) {
-        return narrowed(issue(pass, parameter, subject, false)?, dtype);
+        let block = issue(pass, parameter, subject, false)?;
+        return readable(context, parameter, block);
     }
     let follows = pass.gatherer().borrow_mut().note(parameter, subject);
     let ready = pass.gatherer().borrow_mut().ahead.pop_front();
@@ -83,15 +84,18 @@ pub(crate) fn gather(pass: &Pass, parameter: &Parameter, subject: Subject) -> Re
     if follows {
         issue_ahead(pass)?;
     }
-    narrowed(block, dtype)
+    readable(context, parameter, block)
 }
 
-// A block that was gathered in the accumulator type, converted to the type of its use.
-fn narrowed(block: Tensor, dtype: DType) -> Result<Tensor> {
-    if block.dtype() == dtype {
-        Ok(block)
-    } else {
-        ops::cast(&block, dtype)
+// A block that was gathered as codes or in the accumulator type, in the type of its use.
+fn readable(context: &Context, parameter: &Parameter, block: Tensor) -> Result<Tensor> {
+    let (block, dtype) = (
+        parameter.dequantised_block(context, block)?,
+        parameter.dtype()?,
+    );
+    match block.dtype() == dtype {
+        true => Ok(block),
+        false => ops::cast(&block, dtype),
     }
 }
 
@@ -110,11 +114,13 @@ fn issue_ahead(pass: &Pass) -> Result<()> {
 
 fn issue(pass: &Pass, parameter: &Parameter, subject: Subject, ahead: bool) -> Result<Tensor> {
     let context = pass.context();
-    let mut value = parameter.value()?;
-    if context.settings().gather_wide && value.dtype() != value.dtype().accumulator() {
+    let mut value = parameter.stored()?;
+    let is_float = parameter.quantised().is_none();
+    if is_float && context.settings().gather_wide && value.dtype() != value.dtype().accumulator() {
         value = ops::cast(&value, value.dtype().accumulator())?;
     }
-    let block = context.buffer(value.dtype(), &parameter.block_shape(context))?;
+    let (shape, counts) = parameter.stored_block(context);
+    let block = context.buffer(value.dtype(), &shape)?;
     let group = context
         .group(Axis::Z, Purpose::Gather)?
         .expect("a scattered parameter has ranks on Z");
@@ -122,7 +128,6 @@ fn issue(pass: &Pass, parameter: &Parameter, subject: Subject, ahead: bool) -> R
         true => context.stream(Lane::Gather)?,
         false => context.device().compute(),
     };
-    let counts = parameter.block_counts(context);
     group.all_gather(context, subject, &stream, &value, &block, &counts)?;
     Ok(block)
 }

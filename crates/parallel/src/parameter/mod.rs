@@ -1,11 +1,13 @@
 //! Parameters: a global name, a global shape, a layout; and this rank's shard.
 //!
-//! `initial` has its initial values, `shard` what follows from the layout, and `used` how layers read a parameter and add to its gradient.
+//! `initial` has its initial values, `shard` what follows from the layout, `quantised` weights that are stored as codes, and `used`
+//! how layers read a parameter and add to its gradient.
 //!
 //! The layout alone determines the axes over which a gradient must be summed, the weight of a shard in a global
 //! norm, its slice of a checkpoint and its slice of the initial values.
 
 mod initial;
+mod quantised;
 mod shard;
 mod used;
 
@@ -13,6 +15,7 @@ pub use initial::column_norms;
 
 use crate::{Context, Init, data::Flat};
 use grid::{Axis, IndexBox, Layout};
+use hal::quantised::Quantised;
 use initial::Initial;
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -64,6 +67,7 @@ struct Inner {
     group: Option<Rc<str>>,
     frozen: Cell<bool>,
     hidden: Cell<bool>,
+    quantised: Cell<Option<Quantised>>,
     segments: RefCell<Vec<usize>>,
     home: OnceCell<Home>,
 }
@@ -79,8 +83,10 @@ pub(crate) struct Home {
     pub(crate) bucket: usize,
     /// Its place among the bucket's parameters.
     pub(crate) place: usize,
+    /// The type of the values, however they are stored.
+    pub(crate) dtype: DType,
     /// Views into the bucket's flat buffers; none of a gradient that replicas hold in shards.
-    pub(crate) value: Flat,
+    pub(crate) stored: Flat,
     pub(crate) gradient: Option<Flat>,
     /// Whether they do.
     pub(crate) shards_gradient: bool,
@@ -130,6 +136,7 @@ impl Parameter {
             group: scope.group.clone(),
             frozen: Cell::new(scope.frozen),
             hidden: Cell::new(false),
+            quantised: Cell::new(None),
             segments: RefCell::new(vec![scope.segment]),
             home: OnceCell::new(),
         })))
@@ -253,11 +260,13 @@ impl Parameter {
     ///
     /// # Cost
     /// If weights are [beyond the device](crate::data::StatePlaces), the host's time to bring them there, unless they have come ahead.
+    /// If they are stored [as codes](Parameter::quantise), a pass over them, and memory for the result.
     /// # Errors
     /// [`Error::Invalid`] for a parameter without memory on this rank: one that is not yet part of a set, or
     /// that belongs to segments of other stages. Those of bringing it to the device.
     pub fn value(&self) -> Result<Tensor> {
-        self.home("value")?.value.tensor().cloned()
+        let dtype = self.dtype()?;
+        self.dequantised(&self.stored()?, dtype)
     }
 
     /// The type of the values.
@@ -265,7 +274,15 @@ impl Parameter {
     /// # Errors
     /// For a parameter without memory on this rank.
     pub(crate) fn dtype(&self) -> Result<DType> {
-        Ok(self.home("value")?.value.dtype())
+        Ok(self.home("value")?.dtype)
+    }
+
+    /// The shard's values as they are stored: under its shape, or the bytes of codes.
+    ///
+    /// # Errors
+    /// As [`value`](Parameter::value).
+    pub(crate) fn stored(&self) -> Result<Tensor> {
+        self.home("value")?.stored.tensor().cloned()
     }
 
     /// The shard's gradient, in the accumulator type; backward passes add to it.

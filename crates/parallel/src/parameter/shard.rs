@@ -61,6 +61,28 @@ impl Parameter {
         }
     }
 
+    /// The axes that cut its rows into parts.
+    pub(crate) fn column_axes(&self, context: &Context) -> Vec<Axis> {
+        let axes = self.0.layout.dims().last().into_iter().flatten();
+        axes.copied()
+            .filter(|axis| context.degree(*axis) > 1)
+            .collect()
+    }
+
+    /// Whether one of these cuts lies within a block of that many elements of a row: the same on all ranks.
+    pub(crate) fn cuts_blocks(&self, context: &Context, axes: &[Axis], block: usize) -> bool {
+        let ranks = context.members(axes).into_iter();
+        let mut boxes = ranks.map(|rank| {
+            let grid = context.grid();
+            let coordinates = grid.coordinates(context.mapping().position_of(rank));
+            self.0
+                .layout
+                .local_box(&self.0.global_shape, grid, &coordinates)
+        });
+        let last = self.0.global_shape.len() - 1;
+        boxes.any(|part| !part.is_empty() && !part.start[last].is_multiple_of(block))
+    }
+
     /// Whether ranks of axis Z hold different rows of it, so that it must be gathered before use.
     pub(crate) fn is_scattered(&self, context: &Context) -> bool {
         context.degree(Axis::Z) > 1 && self.0.layout.cuts(Axis::Z).is_some()

@@ -1,6 +1,6 @@
 //! Linear layers and what they move.
 
-use crate::{Operation, Reproducible};
+use crate::{Operation, Parameter, Quantised, Reproducible};
 use grid::Axis;
 
 /// Linear layers that read the same features, such as queries, keys and values; the gradient of these features
@@ -11,6 +11,8 @@ pub struct LinearWork {
     pub inputs: usize,
     /// Features that each of them emits.
     pub outputs: Vec<usize>,
+    /// What becomes of the weight of each.
+    pub weights: Vec<WeightUse>,
     /// The axis over which they contract.
     pub reads: Axis,
     /// The axis over which they emit.
@@ -22,6 +24,36 @@ pub struct LinearWork {
     pub spread: bool,
     /// Whether Context cuts their sequences.
     pub tokens: bool,
+}
+
+/// What becomes of a layer's weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightUse {
+    /// It is trained.
+    Trained,
+    /// It stays as it is, without a gradient.
+    Frozen,
+    /// The same, stored as codes, from which each use computes it.
+    Quantised(Quantised),
+}
+
+impl WeightUse {
+    /// That of a parameter.
+    pub(crate) fn of(parameter: &Parameter) -> WeightUse {
+        match (parameter.quantised(), parameter.is_frozen()) {
+            (Some(format), _) => WeightUse::Quantised(format),
+            (None, true) => WeightUse::Frozen,
+            (None, false) => WeightUse::Trained,
+        }
+    }
+
+    /// Bytes of a weight on the way to its use, if they are `bytes` without codes.
+    pub fn bytes(self, bytes: usize) -> f64 {
+        match self {
+            WeightUse::Quantised(format) => format.bytes_per_weight(),
+            _ => bytes as f64,
+        }
+    }
 }
 
 /// Collectives on activations that linear layers run once in a phase.

@@ -11,7 +11,7 @@ mod linear;
 mod place;
 
 pub use attention::{AttentionTraffic, AttentionWork};
-pub use linear::{LinearTraffic, LinearWork, Phase};
+pub use linear::{LinearTraffic, LinearWork, Phase, WeightUse};
 pub use place::Place;
 
 use crate::{
@@ -42,6 +42,10 @@ pub struct SegmentWork {
     pub parameters: usize,
     /// Those of them that are trained.
     pub trained: usize,
+    /// Those of them that are stored as codes.
+    pub quantised: usize,
+    /// Bytes of these codes and their scales.
+    pub code_bytes: f64,
     /// Rows and columns of those that are [hidden matrices](Parameter::is_hidden_matrix) and are trained.
     pub matrices: Vec<[usize; 2]>,
     /// Whether recomputation runs its forward again.
@@ -152,6 +156,10 @@ impl Work {
                 let elements = parameter.global_shape().iter().product::<usize>();
                 work.parameters += elements;
                 work.trained += if parameter.is_frozen() { 0 } else { elements };
+                if let Some(format) = parameter.quantised() {
+                    work.quantised += elements;
+                    work.code_bytes += elements as f64 * format.bytes_per_weight();
+                }
                 if parameter.is_hidden_matrix() && !parameter.is_frozen() {
                     let shape = parameter.global_shape();
                     work.matrices.push([shape[0], shape[1]]);
@@ -186,6 +194,11 @@ impl Work {
     /// Elements of all parameters.
     pub fn num_parameters(&self) -> usize {
         self.segments.iter().map(|segment| segment.parameters).sum()
+    }
+
+    /// Elements of those that are trained.
+    pub fn num_trained(&self) -> usize {
+        self.segments.iter().map(|segment| segment.trained).sum()
     }
 
     /// The wires that cross between stages if the model is cut into these parts, each once for every message: a

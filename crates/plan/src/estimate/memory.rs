@@ -69,7 +69,8 @@ fn state(request: &Request, candidate: &Candidate, place: PlaceKind) -> f64 {
     // fullest stage.
     let of_stage = |stage: usize| {
         let versions = candidate.schedule.versions(stage, stages) as f64;
-        there(places.weights, versions * read) + trained * trained_share(request)
+        there(places.weights, versions * weight_bytes(request, read))
+            + trained * trained_share(request)
     };
     let shares: f64 = (0..stages).map(|stage| 1.0 / of_stage(stage)).sum();
     let per_parameter = match shares.is_finite() {
@@ -163,9 +164,18 @@ pub(super) fn elements_of_matrices(request: &Request) -> f64 {
 
 /// The share of parameter elements that are trained.
 pub(super) fn trained_share(request: &Request) -> f64 {
+    request.work.num_trained() as f64 / request.work.num_parameters().max(1) as f64
+}
+
+/// Bytes of a weight that a forward reads, on average, if those that are not stored as codes have this many.
+pub(super) fn weight_bytes(request: &Request, bytes: f64) -> f64 {
     let segments = request.work.segments.iter();
-    let trained: usize = segments.map(|segment| segment.trained).sum();
-    trained as f64 / request.work.num_parameters().max(1) as f64
+    let of_segment = |segment: &SegmentWork| {
+        let others = segment.parameters - segment.quantised;
+        others as f64 * bytes + segment.code_bytes
+    };
+    let all: f64 = segments.map(of_segment).sum();
+    all / request.work.num_parameters().max(1) as f64
 }
 
 /// Number of parameter elements that a rank holds.

@@ -1,6 +1,6 @@
 //! Weights and gradients that come to the device bucket by bucket.
 
-use super::memory::{parameters, trained_share};
+use super::memory::{parameters, trained_share, weight_bytes};
 use crate::{Candidate, Request};
 use parallel::Reproducible;
 use train::config::PlaceKind;
@@ -32,7 +32,7 @@ impl Paging {
         let [weights_rate, gradients_rate] = [places.weights, places.gradients]
             .map(|place| bandwidth(place).unwrap_or(f64::INFINITY));
         Paging {
-            weights: elements * dtype.bytes() as f64,
+            weights: elements * weight_bytes(request, dtype.bytes() as f64),
             gradients: trained * dtype.accumulator().bytes() as f64,
             weights_rate,
             gradients_rate,

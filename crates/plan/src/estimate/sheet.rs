@@ -28,7 +28,7 @@ use parallel::{
         ScheduleKind,
         schedule::{Stages, Times},
     },
-    work::{LinearTraffic, LinearWork, Phase, Place, WireWork},
+    work::{LinearTraffic, LinearWork, Phase, Place, WeightUse, WireWork},
 };
 use train::config::PlaceKind;
 
@@ -441,10 +441,22 @@ impl Local<'_> {
         } else {
             size
         };
-        let each = |operation, elements: usize, bytes: usize| {
-            let each = outputs.iter().map(|n| (operation, n * elements * bytes));
-            each.collect::<Vec<_>>()
-        };
+        let with_weights = || outputs.iter().zip(&layers.weights);
+        let is_trained = |weight: &WeightUse| *weight == WeightUse::Trained;
+        let gathers = with_weights().map(|(n, weight)| {
+            let bytes = (n * k) as f64 * weight.bytes(gathered);
+            (Operation::AllGather, bytes as usize)
+        });
+        let trained: Vec<usize> = with_weights()
+            .filter(|(_, weight)| is_trained(weight))
+            .map(|(n, _)| *n)
+            .collect();
+        let bandwidth = self.bandwidth();
+        let codes = with_weights().filter(|(_, weight)| matches!(weight, WeightUse::Quantised(_)));
+        // Read once, and written in the type of activations.
+        let decode_s: f64 = codes
+            .map(|(n, weight)| (n * k) as f64 * (weight.bytes(0) + size as f64) / bandwidth)
+            .sum();
         let wire = self.request.gradient_wire;
         let (scatter, scattered) = match self.request.priced_bits() {
             Reproducible::Run => (
@@ -464,16 +476,19 @@ impl Local<'_> {
             };
             all.into_iter().map(price).collect()
         };
-        let all = |time: &dyn Fn(usize) -> f64| outputs.iter().map(|n| time(*n)).sum::<f64>();
+        let scatters = trained.iter().map(|n| (scatter, n * k * scattered));
+        let all = |outputs: &[usize], time: &dyn Fn(usize) -> f64| {
+            outputs.iter().map(|n| time(*n)).sum::<f64>()
+        };
         Group {
             count: self.of_a_stage(segments.len() as f64),
             segments,
             recomputed,
-            forward_s: all(&|n| self.matmul(m, n, k, Variant::Nn)),
-            d_inputs_s: all(&|n| self.matmul(m, k, n, Variant::Nt)),
-            d_weights_s: all(&|n| self.matmul(k, n, m, Variant::Tn)),
-            gather: pricer.each(Axis::Z, &each(Operation::AllGather, k, gathered)),
-            scatter: pricer.each(Axis::Z, &each(scatter, k, scattered)),
+            forward_s: decode_s + all(&outputs, &|n| self.matmul(m, n, k, Variant::Nn)),
+            d_inputs_s: decode_s + all(&outputs, &|n| self.matmul(m, k, n, Variant::Nt)),
+            d_weights_s: all(&trained, &|n| self.matmul(k, n, m, Variant::Tn)),
+            gather: pricer.each(Axis::Z, &gathers.collect::<Vec<_>>()),
+            scatter: pricer.each(Axis::Z, &scatters.collect::<Vec<_>>()),
             traffic: [false, true].map(traffic),
         }
     }
@@ -516,12 +531,13 @@ impl Local<'_> {
         };
         let passes = Place::all().map(passes).sum::<f64>();
         let bytes = self.rows as f64 * passes * self.request.precision.dtype().bytes() as f64;
-        let bandwidth = self
-            .request
-            .machine
-            .device
-            .kernel_bandwidth("unary", "elementwise");
-        self.of_a_stage(bytes) / bandwidth
+        self.of_a_stage(bytes) / self.bandwidth()
+    }
+
+    // Bytes per second of kernels that memory limits.
+    fn bandwidth(&self) -> f64 {
+        let device = &self.request.machine.device;
+        device.kernel_bandwidth("unary", "elementwise")
     }
 
     // For each way in which the work can be cut and placed.

@@ -3,7 +3,7 @@
 //!
 //! These have no gradients: [`autograd`](crate::autograd) and the layers build on them. Each family of the
 //! seam's kernels has a file: [`matmul`](mod@matmul), [`elementwise`], [`norm`], [`attention`](mod@attention),
-//! [`loss`], [`embedding`](mod@embedding), [`documents`], [`optimiser`], [`coded`], [`factored`], [`layout`], [`dims`], [`rows`]; and
+//! [`loss`], [`embedding`](mod@embedding), [`documents`], [`quantised`], [`optimiser`], [`coded`], [`factored`], [`layout`], [`dims`], [`rows`]; and
 //! [`custom`](fn@custom) is for custom kernels.
 //!
 //! # Errors
@@ -24,6 +24,7 @@ pub mod loss;
 pub mod matmul;
 pub mod norm;
 pub mod optimiser;
+pub mod quantised;
 pub mod rows;
 
 pub use attention::{attention, attention_backward, attention_join, rope};

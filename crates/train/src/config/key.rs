@@ -6,8 +6,8 @@
 use super::{BitsChoice, OrderChoice, OverlapNames};
 use crate::{
     config::{
-        ActivationPlaces, EvaluationEntry, MemoryMode, MixtureEntry, ObjectiveKind, OptimiserKind,
-        PlaceKind, Precision,
+        ActivationPlaces, EvaluationEntry, FrozenWeights, MemoryMode, MixtureEntry, ObjectiveKind,
+        OptimiserKind, PlaceKind, Precision,
     },
     data::{LossOn, OrderMode, TokenType, TokenizerChoice},
     optimiser::RateSchedule,
@@ -102,6 +102,7 @@ values! {
     OverlapNames => "list of `oar`, `ors`, `oag`, `oag-backward`, `data`, `all`, `none`",
     Precision => "`f64`, `f32`, `bf16` or `f16`",
     ObjectiveKind => "`model` or `dpo`",
+    FrozenWeights => "`compute`, `int8` or `nf4`",
     OptimiserKind => "`adamw`, `adamw8bit`, `adafactor`, `sgd`, `lion` or `muon`",
     PlaceKind => "`device`, `host` or `files`",
     UpdatePlace => "`device` or `host`",

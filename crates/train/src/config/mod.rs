@@ -30,7 +30,7 @@ pub use sections::{
     DataConfig, EvaluationEntry, MemoryMode, MixtureEntry, ObjectiveKind, OptimiserKind,
     ParallelConfig, Precision, TrainingConfig,
 };
-pub use tuning::TuningConfig;
+pub use tuning::{FrozenWeights, TuningConfig};
 
 use crate::{
     Error, Families, ModelConfig, Result, Trainer,

@@ -3,10 +3,35 @@
 use super::{Numbers, check_counts, check_numbers};
 use crate::{Error, Result};
 use nn::{Adapters, Pattern, Tuning};
+use parallel::Quantised;
 use serde::{Deserialize, Serialize};
 
 /// The largest rank of an adapter.
 const MOST_RANK: usize = 1 << 16;
+
+/// How frozen weights are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FrozenWeights {
+    /// In the type of activations.
+    #[default]
+    Compute,
+    /// As codes of 8 bits: integers.
+    Int8,
+    /// As codes of 4 bits: NormalFloat.
+    Nf4,
+}
+
+impl FrozenWeights {
+    /// The format of the codes, if they are codes.
+    pub const fn quantised(self) -> Option<Quantised> {
+        match self {
+            FrozenWeights::Compute => None,
+            FrozenWeights::Int8 => Some(Quantised::Int8),
+            FrozenWeights::Nf4 => Some(Quantised::Nf4),
+        }
+    }
+}
 
 crate::section! {
     /// Which parameters are trained: all by default, or some by name, or adapters of low rank alone. A name in a list is that of a
@@ -17,6 +42,9 @@ crate::section! {
         /// Parameters that are not trained: they have no gradient, no optimiser state and no traffic along Data. As in
         /// `["embedding.*", "blocks.0.*"]`.
         pub frozen: Vec<String>,
+        /// How frozen weights of hidden linear layers are stored: in the type of activations, or as codes of 8 or 4 bits with a scale
+        /// for each 64 weights of a row. Each use of a layer computes its weights from the codes.
+        pub frozen_weights: FrozenWeights,
         /// Rank of the adapters (LoRA); 0: none. With adapters, only they are trained.
         pub adapter_rank: usize,
         /// What an adapter adds is multiplied by this and divided by its rank.
@@ -36,6 +64,7 @@ impl Default for TuningConfig {
     fn default() -> Self {
         TuningConfig {
             frozen: Vec::new(),
+            frozen_weights: FrozenWeights::Compute,
             adapter_rank: 0,
             adapter_alpha: 16.0,
             adapter_stabilised: false,
@@ -50,8 +79,8 @@ impl TuningConfig {
     /// What is wrong with the values.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a rank beyond its bound, an alpha that is not positive, adapters without targets, and decomposed ones
-    /// without a rank.
+    /// [`Error::Setting`] for a rank beyond its bound, an alpha that is not positive, adapters without targets, decomposed ones
+    /// without a rank, and codes of frozen weights where nothing is frozen.
     pub fn check(&self) -> Result<()> {
         let rank = ("adapter_rank", self.adapter_rank, 0..=MOST_RANK);
         check_counts("tuning", &[rank])?;
@@ -60,6 +89,13 @@ impl TuningConfig {
         if self.adapter_decomposed && self.adapter_rank == 0 {
             let needed = "tuning.adapter_rank of at least 1";
             return Err(Error::setting("tuning.adapter_decomposed", "true", needed));
+        }
+        if let Some(format) = self.frozen_weights.quantised()
+            && self.adapter_rank == 0
+            && self.frozen.is_empty()
+        {
+            let needed = "tuning.adapter_rank of at least 1, or names in tuning.frozen";
+            return Err(Error::setting("tuning.frozen_weights", format, needed));
         }
         match self.adapter_rank > 0 && self.adapter_targets.is_empty() {
             true => Err(Error::setting(
@@ -76,6 +112,7 @@ impl TuningConfig {
         let patterns = |names: &[String]| names.iter().map(Pattern::new).collect();
         Tuning {
             frozen: patterns(&self.frozen),
+            quantised: self.frozen_weights.quantised(),
             adapters: (self.adapter_rank > 0).then(|| Adapters {
                 rank: self.adapter_rank,
                 scale: self.scale(),

@@ -18,7 +18,7 @@ use parallel::{
         ScheduleKind,
         schedule::{Profile, ProfiledMemory, ProfiledWire, partition},
     },
-    work::{AttentionWork, LinearWork, SegmentWork, WireWork, Work},
+    work::{AttentionWork, LinearWork, SegmentWork, WeightUse, WireWork, Work},
 };
 
 /// The number of segments in each part of `config`'s pipeline, from the first part to the last.
@@ -143,11 +143,16 @@ impl Step<'_> {
         let linear = |work: &LinearWork| {
             let m = self.rows() * work.vectors / self.context(work.tokens);
             let k = work.inputs / self.degrees.get(work.reads);
-            let each = work.outputs.iter().map(|outputs| {
+            let each = work.outputs.iter().zip(&work.weights);
+            let each = each.map(|(outputs, weight)| {
                 let n = outputs / self.degrees.get(work.emits);
+                let of_weights = match weight {
+                    WeightUse::Trained => self.matmul([k, n, m], Variant::Tn),
+                    WeightUse::Frozen | WeightUse::Quantised(_) => 0.0,
+                };
                 forwards * self.matmul([m, n, k], Variant::Nn)
                     + self.matmul([m, k, n], Variant::Nt)
-                    + self.matmul([k, n, m], Variant::Tn)
+                    + of_weights
             });
             each.sum::<f64>()
         };

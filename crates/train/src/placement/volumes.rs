@@ -1,7 +1,7 @@
 //! Bytes that a training step moves on each axis, by formula.
 //!
 //! For a layer of k inputs and n outputs over m rows of a data replica: W is gathered over Z in each forward
-//! and in backward, k n / (Gx Gy) elements; dW is reduce-scattered over Z, as many elements; Y is all-reduced
+//! and in backward, k n / (Gx Gy) elements; dW is reduce-scattered over Z, as many elements, if W is trained; Y is all-reduced
 //! over the axis that the layer reads, m n / (Gz Gemits) elements; dX over the axis that it emits, m k / (Gz
 //! Greads). Gradients of a shard are all-reduced over Data once per step. Each micro-batch passes m h / (Gz Gy)
 //! elements between stages, forward and back. Where sums are reproducible on any grid, an all-to-all of nodes in the
@@ -20,7 +20,7 @@ use parallel::{
     GradientWire, Operation, Reproducible,
     counters::Subject,
     model::Cut,
-    work::{AttentionWork, LinearWork, Work},
+    work::{AttentionWork, LinearWork, WeightUse, Work},
 };
 
 /// One kind of traffic on one axis: the total of all stages, on one rank of each.
@@ -96,7 +96,7 @@ impl Step<'_> {
         let tokens = if layers.tokens { context } else { 1 };
         let (parallel, training) = (&self.config.parallel, &self.config.training);
         let (overlap, bits) = (parallel.overlap.0, training.reproducible.or_run());
-        let (rows, outputs) = (self.rows() * layers.vectors, layers.outputs.len());
+        let rows = self.rows() * layers.vectors;
         let size = |wide: bool| {
             if wide {
                 self.sum_element()
@@ -111,16 +111,11 @@ impl Step<'_> {
             let hidden = overlap.all_reduce && one.phase.may_overlap();
             let calls = times * one.features.len();
             let kind = (one.axis, one.operation, hidden);
-            let elements = (times * elements, size(one.wide));
-            self.add(all, (kind, Subject::Linear), calls, elements);
+            let bytes = (times * elements) as f64 * size(one.wide) as f64;
+            self.add(all, (kind, Subject::Linear), calls, bytes);
         }
-        let (k, n) = (layers.inputs, layers.outputs.iter().sum::<usize>());
-        let weights = k * n / (x * y) * training.micro_batches;
         let gathers = forwards + usize::from(!parallel.keep_gathered);
         let gather = (Axis::Z, Operation::AllGather, overlap.all_gather);
-        let gathered = size(parallel.gather_wide);
-        let elements = (gathers * weights, gathered);
-        self.add(all, (gather, Subject::Linear), gathers * outputs, elements);
         let (scatter, wide) = match bits {
             Reproducible::Run => (
                 Operation::ReduceScatter,
@@ -129,29 +124,31 @@ impl Step<'_> {
             Reproducible::Grid => (Operation::AllToAll, true),
         };
         let scatter = (Axis::Z, scatter, overlap.reduce_scatter);
-        self.add(
-            all,
-            (scatter, Subject::Linear),
-            outputs,
-            (weights, size(wide)),
-        );
+        for (n, weight) in layers.outputs.iter().zip(&layers.weights) {
+            let elements = (layers.inputs * n / (x * y) * training.micro_batches) as f64;
+            let gathered = elements * weight.bytes(size(parallel.gather_wide) as usize);
+            let gathered = (gathers, gathers as f64 * gathered);
+            self.add(all, (gather, Subject::Linear), gathered.0, gathered.1);
+            if *weight == WeightUse::Trained {
+                let scattered = elements * size(wide) as f64;
+                self.add(all, (scatter, Subject::Linear), 1, scattered);
+            }
+        }
     }
 
-    // Collectives of one axis and operation, hidden or not, in each micro-batch; and their elements in a step.
+    // Collectives of one axis and operation, hidden or not, in each micro-batch; and their bytes in a step.
     fn add(
         &self,
         all: &mut Vec<Volume>,
         ((axis, operation, hidden), subject): ((Axis, Operation, bool), Subject),
         calls: usize,
-        (elements, element): (usize, u64),
+        bytes: f64,
     ) {
         if self.degrees.get(axis) == 1 {
             return;
         }
-        let (calls, bytes) = (
-            (calls * self.config.training.micro_batches) as u64,
-            elements as u64 * element,
-        );
+        let calls = (calls * self.config.training.micro_batches) as u64;
+        let bytes = bytes as u64;
         let alike = |volume: &&mut Volume| {
             let kind = (volume.axis, volume.operation, volume.hidden);
             (kind, volume.subject) == ((axis, operation, hidden), subject)
@@ -190,14 +187,15 @@ impl Step<'_> {
             };
             let kind = (Axis::Context, one.operation, one.hidden);
             let calls = one.features.len();
-            self.add(all, (kind, Subject::Attention), calls, (elements, size));
+            let bytes = elements as f64 * size as f64;
+            self.add(all, (kind, Subject::Attention), calls, bytes);
         }
     }
 
     fn add_gradients(&self, all: &mut Vec<Volume>) {
         let Degrees { x, y, z, .. } = self.degrees;
         let (elements, wire) = (
-            (self.work.num_parameters() / (x * y * z)) as u64,
+            (self.work.num_trained() / (x * y * z)) as u64,
             self.config.parallel.gradient_wire,
         );
         let dtype = self.config.training.precision.dtype();

@@ -16,6 +16,7 @@ mod muon;
 mod nodes;
 mod norm;
 mod optimiser;
+mod quantised;
 mod rope;
 mod rows;
 

@@ -9,7 +9,7 @@ use crate::{
         spread::{Share, Spread},
     },
     sums::{Product, ProductSum},
-    work::LinearWork,
+    work::{LinearWork, WeightUse},
 };
 use grid::Axis;
 use tensor::{Result, Tensor, Var, ops, ops::UnaryOp};
@@ -187,6 +187,10 @@ fn note(x: &DTensor, layers: &[&Linear]) {
     ledger.linear(LinearWork {
         inputs: x.features(),
         outputs: layers.iter().map(|layer| layer.out_features).collect(),
+        weights: layers
+            .iter()
+            .map(|layer| WeightUse::of(&layer.weight))
+            .collect(),
         reads: first.kind.reads(),
         emits: first.kind.emits(),
         vectors: x.leading().iter().product(),

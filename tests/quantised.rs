@@ -1,0 +1,219 @@
+//! Frozen weights that are stored as codes: on every grid the numbers of a serial run over the weights for which the codes stand,
+//! and memory and traffic by formula.
+
+use families::GptFamily;
+use grid::{Axis, Degrees};
+use parallel::{
+    Operation, Quantised,
+    counters::Subject,
+    data::{Part, Sharding},
+};
+use tensor::MemoryKind;
+use testkit::{config, difference, edit_gpt, fixed_batch, grids, on, ranks, serial, train};
+use train::{
+    Config,
+    checkpoint::Reader,
+    config::{FrozenWeights, PlaceKind, Precision},
+};
+
+// Rows of 40 and 48 weights, which axes cut within blocks of 64.
+fn quantised(family: GptFamily, frozen_weights: FrozenWeights) -> Config {
+    let mut config = config(Precision::F64);
+    edit_gpt(&mut config, |model| model.family = family);
+    config.tuning.frozen_weights = frozen_weights;
+    config.tuning.adapter_rank = 6;
+    config.tuning.adapter_targets = vec!["attention.*".into(), "mlp.*".into()];
+    config.training.steps = 4;
+    config
+}
+
+fn check_all(config: &Config) {
+    let expected = serial(config);
+    for grid in grids(&[1, 2, 4, 8]) {
+        let found = train(&on(config, grid));
+        let difference = difference(&found, &expected);
+        assert!(difference.largest() <= 1e-9, "grid {grid}: {difference}");
+    }
+}
+
+#[test]
+fn gpt2_of_8_bits_on_every_grid() {
+    check_all(&quantised(GptFamily::Gpt2, FrozenWeights::Int8));
+}
+
+#[test]
+fn llama_of_4_bits_with_sharded_state_on_every_grid() {
+    let mut config = quantised(GptFamily::Llama, FrozenWeights::Nf4);
+    config.parallel.sharding = Sharding::Gradients;
+    config.tuning.adapter_decomposed = true;
+    check_all(&config);
+}
+
+// Forwards that run again, and codes that are on the device only while a layer needs them.
+#[test]
+fn codes_beyond_the_device_on_every_grid() {
+    let mut config = quantised(GptFamily::Llama, FrozenWeights::Nf4);
+    config.training.recompute = true.into();
+    config.parallel.sequence_parallel = true;
+    config.placement.weights = PlaceKind::Host;
+    check_all(&config);
+}
+
+#[test]
+fn codes_of_several_versions_of_the_weights() {
+    let mut config = quantised(GptFamily::Gpt2, FrozenWeights::Int8);
+    config.parallel.schedule = "pipedream-2bw".parse().unwrap();
+    config.parallel.grid = "pipeline=2".parse().unwrap();
+    let expected = train(&config);
+    for grid in ["z=2,pipeline=2", "x=2,pipeline=2", "y=2,data=2,pipeline=2"] {
+        let found = train(&on(&config, grid.parse().unwrap()));
+        let difference = difference(&found, &expected);
+        assert!(difference.largest() <= 1e-9, "grid {grid}: {difference}");
+    }
+}
+
+#[test]
+fn the_same_bits_on_every_grid() {
+    let mut config = quantised(GptFamily::Llama, FrozenWeights::Nf4);
+    config.training.precision = Precision::F32;
+    config.training.reproducible = parallel::Reproducible::Grid.into();
+    let expected = serial(&config);
+    for grid in ["x=2", "y=2,z=2", "z=2,data=2", "x=2,y=2,pipeline=2"] {
+        let found = train(&on(&config, grid.parse().unwrap()));
+        testkit::bits::check(&found, &expected, grid);
+    }
+}
+
+// In f32, in which the products of shares and scales are exact: a run over codes, and one over what they stand for, which begins
+// with its checkpoint. Both save the same weights.
+#[test]
+fn codes_stand_for_the_weights_of_their_checkpoint() {
+    let temporary = tempfile::tempdir().unwrap();
+    for (frozen_weights, format) in [
+        (FrozenWeights::Int8, Quantised::Int8),
+        (FrozenWeights::Nf4, Quantised::Nf4),
+    ] {
+        let mut config = quantised(GptFamily::Llama, frozen_weights);
+        config.training.precision = Precision::F32;
+        let dirs = ["before", "after", "plain"]
+            .map(|name| temporary.path().join(format!("{format} {name}")));
+        let run = |config: &Config, grid: &str, from: Option<usize>, to: usize, steps: u64| {
+            let config = on(config, grid.parse().unwrap());
+            let from = from.map(|from| dirs[from].clone());
+            let to = dirs[to].clone();
+            let losses = ranks(config.grid().unwrap().world_size(), move |world, device| {
+                let mut trainer = config.trainer(&config.context(&world, &device)?)?;
+                if let Some(from) = &from {
+                    trainer.load_weights(&Reader::open(from)?, &[])?;
+                }
+                let step = |step| {
+                    let batch = fixed_batch(&trainer, &config, step)?;
+                    Ok(trainer.step(&batch)?.loss)
+                };
+                let losses: train::Result<Vec<f64>> = (0..steps).map(step).collect();
+                let losses = losses?;
+                trainer.save(&to)?;
+                Ok(losses)
+            });
+            losses[0].clone()
+        };
+        run(&config, "x=1", None, 0, 0);
+        let expected = run(&config, "x=2,z=2", Some(0), 1, 3);
+        let mut plain = config.clone();
+        plain.tuning.frozen_weights = FrozenWeights::Compute;
+        assert_eq!(run(&plain, "x=2,z=2", Some(0), 2, 3), expected, "{format}");
+        let [before, after, plain] = dirs.map(|dir| testkit::stored(&dir, "weights/"));
+        assert_eq!(after, plain, "{format}");
+        let frozen = "blocks.0.attention.query.weight";
+        assert_eq!(before[frozen], after[frozen], "{format}");
+    }
+}
+
+// Bytes of weights on the fullest rank, and those that it gathers in a step.
+fn held(config: &Config, grid: &str) -> (usize, u64) {
+    let config = on(config, grid.parse().unwrap());
+    let results = ranks(config.grid().unwrap().world_size(), move |world, device| {
+        let context = config.context(&world, &device)?;
+        let mut trainer = config.trainer(&context)?;
+        let held = device.memory_use().of(MemoryKind::Weights).in_use;
+        trainer.step(&fixed_batch(&trainer, &config, 0)?)?;
+        let gathered = context.counters();
+        let gathered = gathered.get(Axis::Z, Operation::AllGather, Subject::Linear);
+        Ok((held, gathered.bytes))
+    });
+    results[0]
+}
+
+// Sizes of which every cut keeps blocks whole.
+#[test]
+fn memory_and_traffic_by_formula() {
+    for (frozen_weights, bits) in [(FrozenWeights::Int8, 8.5), (FrozenWeights::Nf4, 4.5)] {
+        let mut config = quantised(GptFamily::Gpt2, frozen_weights);
+        config.training.precision = Precision::F32;
+        config.tuning.adapter_rank = 4;
+        // Each weight by itself, in f32 of a size that blocks of memory have too.
+        config.parallel.bucket_mib = 0;
+        edit_gpt(&mut config, |model| {
+            (model.hidden, model.heads, model.vocabulary) = (256, 4, 48);
+        });
+        let mut plain = config.clone();
+        plain.tuning.frozen_weights = FrozenWeights::Compute;
+        let layers = testkit::gpt(&config).layers;
+        for (grid, ranks) in [("x=1", 1), ("x=2", 2), ("z=2", 2), ("x=2,y=2,z=2", 8)] {
+            let (found, gathered) = held(&config, grid);
+            let (all, gathered_plain) = held(&plain, grid);
+            // Matrices of attention and MLP, of 32 and `bits` bits.
+            let elements = 12 * 256 * 256 * layers;
+            let saved = (elements / ranks) as f64 * (32.0 - bits) / 8.0;
+            let needed = all as f64 - saved;
+            // Memory is handed out in blocks that are up to an eighth longer.
+            assert!(
+                (needed..needed * 9.0 / 8.0 + 4096.0).contains(&(found as f64)),
+                "{grid}: {found} bytes, needs {needed}"
+            );
+            if grid.contains("z=2") {
+                let of_blocks = 2 * config.training.micro_batches * elements / (ranks / 2);
+                let saved = of_blocks as f64 * (32.0 - bits) / 8.0;
+                assert_eq!((gathered_plain - gathered) as f64, saved, "{grid}");
+                let formula = |config: &Config| {
+                    let config = on(config, grid.parse().unwrap());
+                    let all = train::placement::volumes(&config).unwrap();
+                    let is_gather = |volume: &&train::placement::Volume| {
+                        (volume.axis, volume.operation) == (Axis::Z, Operation::AllGather)
+                    };
+                    all.iter()
+                        .filter(is_gather)
+                        .map(|volume| volume.bytes)
+                        .sum::<u64>()
+                };
+                assert_eq!(formula(&config), gathered, "{grid}");
+                assert_eq!(formula(&plain), gathered_plain, "{grid}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_coded_is_refused() {
+    let refusal = |edit: fn(&mut Config)| {
+        let mut config = quantised(GptFamily::Gpt2, FrozenWeights::Nf4);
+        edit(&mut config);
+        config.check().unwrap_err().to_string()
+    };
+    let found = refusal(|config| config.tuning.adapter_rank = 0);
+    assert!(
+        found.contains("tuning.frozen_weights") && found.contains("nf4"),
+        "{found}"
+    );
+    let config = quantised(GptFamily::Gpt2, FrozenWeights::Int8);
+    let report = testkit::try_ranks(1, move |world, device| {
+        let config = on(&config, Degrees::default());
+        let trainer = config.trainer(&config.context(&world, &device)?)?;
+        let set = trainer.parameters();
+        set.write::<train::Error>(Part::Weights, |parameter| {
+            Ok(vec![f64::NAN; parameter.num_elements()])
+        })
+    });
+    let report = report.unwrap_err();
+    assert!(report.contains("NaN, needs a number of int8"), "{report}");
+}
