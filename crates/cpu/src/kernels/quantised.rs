@@ -36,13 +36,22 @@ pub(super) unsafe fn dequantise(args: &Dequantise, pool: &Pool) -> Result<()> {
             Quantised::Int8 => each_run(
                 (&part, scales, out, pool),
                 #[inline(always)]
-                |start, len| codes.load_bytes(start, len).map(share_of_integer),
+                |start, len| {
+                    let (bytes, mut shares) = (codes.load_bytes(start, len), [0.0; BLOCK]);
+                    for i in 0..BLOCK {
+                        shares[i] = share_of_integer(bytes[i]);
+                    }
+                    shares
+                },
             ),
-            Quantised::Nf4 => each_run(
-                (&part, scales, out, pool),
-                #[inline(always)]
-                |start, len| halves(codes, start, len).map(|code| NORMAL[usize::from(code)]),
-            ),
+            Quantised::Nf4 => {
+                let pairs = pairs();
+                each_run(
+                    (&part, scales, out, pool),
+                    #[inline(always)]
+                    |start, len| shares_of_pairs(&pairs, codes, start, len),
+                )
+            }
         }
         Ok(())
     })
@@ -62,7 +71,7 @@ fn each_run<T: Element>(
         #[inline(always)]
         |rows| {
             for row in rows {
-                for block in of_row.clone() {
+                for block in of_row.start..of_row.end {
                     let scale = scales.get(row * of_row.len() + block - of_row.start);
                     let begin = (block * quantised::BLOCK).max(first) - first;
                     let end = ((block + 1) * quantised::BLOCK - first).min(columns);
@@ -70,8 +79,11 @@ fn each_run<T: Element>(
                         row * columns + begin..row * columns + end,
                         #[inline(always)]
                         |start, len| {
-                            let numbers = shares(start, len).map(|share| share * scale);
-                            out.store(start, len, numbers.map(|one| Real::of(f64::from(one))));
+                            let (shares, mut numbers) = (shares(start, len), [Real::ZERO; BLOCK]);
+                            for i in 0..BLOCK {
+                                numbers[i] = Real::of(f64::from(shares[i] * scale));
+                            }
+                            out.store(start, len, numbers);
                         },
                     );
                 }
@@ -80,13 +92,31 @@ fn each_run<T: Element>(
     );
 }
 
-/// The 4-bit codes of elements, from `start` on.
+/// The shares of the two codes in each byte.
+fn pairs() -> [[f32; 2]; 256] {
+    std::array::from_fn(|byte| [NORMAL[byte & 15], NORMAL[byte >> 4]])
+}
+
+/// The shares of 4-bit codes, from `start` on.
 #[inline(always)]
-fn halves(codes: Shared<u8>, start: usize, len: usize) -> [u8; BLOCK] {
-    let mut all = [0; BLOCK];
-    for (i, code) in all.iter_mut().enumerate().take(len) {
-        let element = start + i;
-        *code = codes.get(element / 2) >> (element % 2 * 4) & 15;
+fn shares_of_pairs(
+    pairs: &[[f32; 2]; 256],
+    codes: Shared<u8>,
+    start: usize,
+    len: usize,
+) -> [f32; BLOCK] {
+    let mut shares = [0.0; BLOCK];
+    if start.is_multiple_of(2) {
+        let bytes = codes.load_bytes(start / 2, len.div_ceil(2));
+        for pair in 0..BLOCK / 2 {
+            let [low, high] = pairs[usize::from(bytes[pair])];
+            (shares[2 * pair], shares[2 * pair + 1]) = (low, high);
+        }
+    } else {
+        for (i, share) in shares.iter_mut().enumerate().take(len) {
+            let element = start + i;
+            *share = pairs[usize::from(codes.get(element / 2))][element % 2];
+        }
     }
-    all
+    shares
 }

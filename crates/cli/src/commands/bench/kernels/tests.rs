@@ -143,6 +143,7 @@ fn each_operand_moves_once_and_an_updated_one_twice() {
     let different = maker.ids(tokens, vocabulary).unwrap().1;
     assert!((2..=vocabulary).contains(&different));
     let weights = 4 * hidden * hidden + 2 * hidden * mlp;
+    let coded = hidden * mlp;
     for (name, expected) in [
         ("add", 3 * stream),
         ("add_bias", 2 * inner + 2 * mlp),
@@ -152,6 +153,11 @@ fn each_operand_moves_once_and_an_updated_one_twice() {
         ("swiglu backward", 5 * gated),
         ("dropout", 2 * stream),
         ("cast", stream + 2 * stream),
+        ("dequantise int8", coded + 4 * hidden * mlp / 64 + 2 * coded),
+        (
+            "dequantise nf4",
+            coded / 2 + 4 * hidden * mlp / 64 + 2 * coded,
+        ),
         ("layer_norm", 2 * stream + moments + 2 * row),
         (
             "layer_norm backward",
@@ -188,5 +194,5 @@ fn each_operand_moves_once_and_an_updated_one_twice() {
     ] {
         assert_eq!(bytes(name), expected, "{name}");
     }
-    assert_eq!(cases.len(), 22);
+    assert_eq!(cases.len(), 24);
 }
