@@ -17,7 +17,7 @@ use train::{
     generate::described,
 };
 
-const MODELS: [&str; 9] = [
+const MODELS: [&str; 10] = [
     "gpt2",
     "llama",
     "llama3",
@@ -25,6 +25,7 @@ const MODELS: [&str; 9] = [
     "qwen2",
     "qwen3",
     "gemma",
+    "gemma3",
     "gpt_neox",
     "gpt_neox_sequential",
 ];
@@ -103,8 +104,9 @@ fn conversions_are_proved_and_lead_back() {
         let temporary = tempfile::tempdir().unwrap();
         let foreign = open(&fixture(name)).unwrap();
         let proof = proved(&foreign).unwrap();
+        let segments = if name == "gemma3" { 8 } else { 6 };
         assert!(
-            proof.difference < 1e-12 && proof.segments == 6,
+            proof.difference < 1e-12 && proof.segments == segments,
             "{name}: {proof:?}"
         );
         let reader = imported(&foreign, &temporary.path().join("checkpoints"));
@@ -200,12 +202,12 @@ fn changed(name: &str, change: impl FnOnce(&mut Map<String, Value>)) -> tempfile
 
 #[test]
 fn settings_that_the_model_cannot_follow_are_refused_by_name() {
-    let cases: [(&str, &str, Value, &str); 34] = [
+    let cases: [(&str, &str, Value, &str); 40] = [
         (
             "gpt2",
             "model_type",
             json!("mamba"),
-            "found model_type = \"mamba\", needs one of gpt2, llama, mistral, qwen2, qwen3, gemma, gpt_neox",
+            "found model_type = \"mamba\", needs one of gpt2, llama, mistral, qwen2, qwen3, gemma, gemma3_text, gpt_neox",
         ),
         ("gpt2", "model_type", Value::Null, "found model_type = \"\""),
         (
@@ -372,6 +374,42 @@ fn settings_that_the_model_cannot_follow_are_refused_by_name() {
             "found final_logit_softcapping = 30.0, a setting that this program does not know",
         ),
         (
+            "gemma3",
+            "model_type",
+            json!("gemma3"),
+            "found model_type = \"gemma3\", needs one of gpt2",
+        ),
+        (
+            "gemma3",
+            "attn_logit_softcapping",
+            json!(50.0),
+            "found attn_logit_softcapping = 50.0, needs null",
+        ),
+        (
+            "gemma3",
+            "layer_types",
+            json!(["sliding_attention", "full_attention", "full_attention"]),
+            "found layer_types that do not repeat, needs 1 of \"sliding_attention\" in front of each \"full_attention\"",
+        ),
+        (
+            "gemma3",
+            "rope_parameters",
+            json!({"sliding_attention": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}}),
+            "found stretched rotary positions of sliding_attention, needs rope_type = \"default\"",
+        ),
+        (
+            "gemma3",
+            "query_pre_attn_scalar",
+            json!("head"),
+            "found query_pre_attn_scalar = \"head\", needs a whole number",
+        ),
+        (
+            "gemma3",
+            "hidden_activation",
+            json!("relu"),
+            "found hidden_activation = \"relu\", needs",
+        ),
+        (
             "gpt_neox",
             "attention_bias",
             json!(false),
@@ -448,12 +486,13 @@ fn broken_folders_are_refused_by_name() {
 
 #[test]
 fn a_model_that_computes_something_else_is_not_proved() {
-    let cases: [(&str, &str, Value); 6] = [
+    let cases: [(&str, &str, Value); 7] = [
         ("gpt2", "layer_norm_epsilon", json!(1e-5)),
         ("llama", "rms_norm_eps", json!(1e-5)),
         ("mistral", "rms_norm_eps", json!(1e-5)),
         ("qwen3", "rms_norm_eps", json!(1e-5)),
         ("gemma", "rms_norm_eps", json!(1e-5)),
+        ("gemma3", "rms_norm_eps", json!(1e-5)),
         ("gpt_neox", "layer_norm_eps", json!(1e-5)),
     ];
     for (name, key, value) in cases {
@@ -477,7 +516,8 @@ fn a_model_that_computes_something_else_is_not_proved() {
     }
 }
 
-// Older configurations state rotary positions of GPT-NeoX under names of its own, and Gemma's function by another's name.
+// Older configurations state rotary positions of GPT-NeoX and Gemma 3 under names of their own, the kinds of Gemma 3's blocks as the
+// distance between two of one, and Gemma's function by another's name.
 #[test]
 fn older_settings_are_the_same_model() {
     let neox = changed("gpt_neox", |keys| {
@@ -489,7 +529,16 @@ fn older_settings_are_the_same_model() {
         keys.insert("hidden_act".into(), json!("gelu"));
         keys.insert("hidden_activation".into(), Value::Null);
     });
-    for (name, folder) in [("gpt_neox", neox), ("gemma", gemma)] {
+    let gemma3 = changed("gemma3", |keys| {
+        keys.remove("rope_parameters");
+        keys.remove("layer_types");
+        keys.insert("sliding_window_pattern".into(), json!(2));
+        keys.insert("rope_theta".into(), json!(10_000));
+        keys.insert("rope_local_base_freq".into(), json!(100));
+        let stretched = json!({"rope_type": "linear", "factor": 8.0});
+        keys.insert("rope_scaling".into(), stretched);
+    });
+    for (name, folder) in [("gpt_neox", neox), ("gemma", gemma), ("gemma3", gemma3)] {
         let [old, new] = [folder.path(), &fixture(name)].map(|path| open(path).unwrap());
         assert_eq!(old.model.table().unwrap(), new.model.table().unwrap());
         let proof = proved(&old).unwrap();
@@ -506,6 +555,9 @@ fn keys_that_no_setting_states_are_refused() {
         ("llama", "rotary_size", toml::Value::Integer(4)),
         ("llama", "parallel_residual", toml::Value::Boolean(true)),
         ("gemma", "qkv_bias", toml::Value::Boolean(true)),
+        ("gemma", "local_blocks", toml::Value::Integer(1)),
+        ("qwen3", "score_size", toml::Value::Integer(12)),
+        ("qwen3", "post_norms", toml::Value::Boolean(true)),
         ("gpt_neox", "kv_heads", toml::Value::Integer(2)),
     ];
     for (name, key, value) in edits {

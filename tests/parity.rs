@@ -123,6 +123,21 @@ fn gemma_in_f64() {
     check_most(&config, F64);
 }
 
+#[test]
+fn gemma_3_in_f64() {
+    let mut config = llama(config(Precision::F64));
+    edit_gpt(&mut config, |model| {
+        model.family = GptFamily::Gemma;
+        model.qk_norm = true;
+        model.post_norms = true;
+        model.score_size = 12;
+        model.local_blocks = 1;
+        model.local_rope_base = 100.0;
+        model.dropout = 0.1;
+    });
+    check_most(&config, F64);
+}
+
 fn gpt_neox(mut config: Config) -> Config {
     edit_gpt(&mut config, |model| {
         model.family = GptFamily::GptNeox;

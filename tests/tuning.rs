@@ -194,7 +194,7 @@ fn merged_equals_unmerged_where_lengths_are_trained() {
 // Trains adapters over the weights of a folder, and compares the losses of the adapted model with those of the folder that its
 // checkpoint is exported to.
 fn check_merged(decomposed: bool) {
-    for name in ["gpt2", "llama3", "qwen2", "qwen3", "gemma", "gpt_neox"] {
+    for name in ["gpt2", "llama3", "qwen2", "qwen3", "gemma3", "gpt_neox"] {
         let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/fixtures")
             .join(name);

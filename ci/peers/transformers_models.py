@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 from peft import PeftModel
 from safetensors import safe_open
-from transformers import (AutoModelForCausalLM, GemmaConfig, GemmaForCausalLM, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig,
-                          GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config,
-                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+from transformers import (AutoModelForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM, GPT2Config,
+                          GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig,
+                          MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 SMALL = dict(vocab_size=256, hidden_size=64, intermediate_size=160, num_hidden_layers=2, num_key_value_heads=2)
 LLAMA3 = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -34,6 +34,11 @@ def models():
                                                 tie_word_embeddings=True)), "5GB"
     yield "qwen3", Qwen3ForCausalLM(Qwen3Config(**SMALL, num_attention_heads=4, head_dim=32, max_position_embeddings=128)), "5GB"
     yield "gemma", GemmaForCausalLM(GemmaConfig(**SMALL, num_attention_heads=4, head_dim=32, max_position_embeddings=128)), "5GB"
+    rope = dict(sliding_attention=dict(rope_type="default", rope_theta=10000.0),
+                full_attention=dict(rope_type="linear", rope_theta=1000000.0, factor=8.0))
+    yield "gemma3", Gemma3ForCausalLM(Gemma3TextConfig(**SMALL | dict(num_hidden_layers=7), num_attention_heads=4, head_dim=32,
+                                                       max_position_embeddings=128, sliding_window=96, query_pre_attn_scalar=48,
+                                                       rope_parameters=rope)), "5GB"
     neox = dict(vocab_size=256, hidden_size=64, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
                 max_position_embeddings=64, bos_token_id=0, eos_token_id=0)
     yield "gpt_neox", GPTNeoXForCausalLM(GPTNeoXConfig(**neox)), "5GB"

@@ -83,6 +83,10 @@ fn the_counted_work_is_that_of_the_sizes() {
         ("llama", ""),
         ("llama", "qk_norm = true\nqkv_bias = true\nhead_size = 6"),
         ("gemma", ""),
+        (
+            "gemma",
+            "qk_norm = true\npost_norms = true\nlocal_blocks = 1\nscore_size = 12",
+        ),
         ("gpt_neox", "parallel_residual = true\nrotary_size = 4"),
     ] {
         let text =

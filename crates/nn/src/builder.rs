@@ -268,8 +268,28 @@ impl Builder {
     /// # Errors
     /// [`Error::Invalid`](parallel::Error::Invalid) for heads of 0 elements.
     pub fn head_norm(&self, name: &str, head_size: usize, epsilon: f64) -> Result<HeadNorm> {
+        self.norm_of_heads(name, head_size, NormKind::Rms, epsilon)
+    }
+
+    /// The same with factors of 1 + gain, as in Gemma 3; the gain begins as 0.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn head_norm_offset(&self, name: &str, head_size: usize, epsilon: f64) -> Result<HeadNorm> {
+        self.norm_of_heads(name, head_size, NormKind::RmsOffset, epsilon)
+    }
+
+    fn norm_of_heads(
+        &self,
+        name: &str,
+        head_size: usize,
+        kind: NormKind,
+        epsilon: f64,
+    ) -> Result<HeadNorm> {
+        let init = Init::Constant(1.0 - kind.gain_offset());
         Ok(HeadNorm {
-            gain: self.row(&format!("{name}.gain"), head_size, Init::Constant(1.0))?,
+            kind,
+            gain: self.row(&format!("{name}.gain"), head_size, init)?,
             epsilon,
         })
     }

@@ -153,6 +153,7 @@ impl Norm {
 /// RMSNorm of the elements of each head, with one gain for all heads.
 #[derive(Clone, Debug)]
 pub struct HeadNorm {
+    pub(crate) kind: NormKind,
     pub(crate) gain: Parameter,
     pub(crate) epsilon: f64,
 }
@@ -163,7 +164,7 @@ impl HeadNorm {
     /// # Errors
     /// [`Error::Invalid`](parallel::Error::Invalid) if a rank holds a part of a head; those of the collectives.
     pub fn forward(&self, x: &DTensor) -> Result<DTensor> {
-        ops::head_norm(x, NormKind::Rms, &self.gain, self.epsilon)
+        ops::head_norm(x, self.kind, &self.gain, self.epsilon)
     }
 }
 

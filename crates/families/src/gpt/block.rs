@@ -1,6 +1,6 @@
 //! A transformer block in two halves, each with its norm and residual.
 
-use super::{Activation, GptConfig};
+use super::{Activation, GptConfig, RopeScaling};
 use nn::{Builder, HeadNorm, Linear, LinearKind, LinearOptions, Norm};
 use parallel::{
     DTensor, Error, Init, Result,
@@ -11,7 +11,7 @@ use tensor::{
     ops::attention::{RotaryFrequencies, RotaryHead},
 };
 
-/// x + output(attention(norm(x))).
+/// x + output(attention(norm(x))), where the family has it with another norm of what is added.
 #[derive(Debug)]
 pub(super) struct Attention {
     norm: Norm,
@@ -19,11 +19,15 @@ pub(super) struct Attention {
     key: Linear,
     value: Linear,
     output: Linear,
+    // Of what is added to the residual.
+    post_norm: Option<Norm>,
     // The norms of queries and keys.
     head_norms: Option<[HeadNorm; 2]>,
     name: String,
     head_size: usize,
     dropout: f64,
+    // By which queries are multiplied, if scores are divided by another root than that of the head size.
+    query_scale: Option<f64>,
     rotary: Option<(RotaryHead, RotaryFrequencies)>,
 }
 
@@ -37,7 +41,13 @@ impl Attention {
             ..options(config, LinearKind::Normal, false)
         };
         let out = options(config, LinearKind::Transposed, true);
-        let head_norm = |name: &str| scope.head_norm(name, config.head_size(), config.norm_epsilon);
+        let head_norm = |name: &str| {
+            let (size, epsilon) = (config.head_size(), config.norm_epsilon);
+            match config.design().norm {
+                NormKind::RmsOffset => scope.head_norm_offset(name, size, epsilon),
+                NormKind::Layer | NormKind::Rms => scope.head_norm(name, size, epsilon),
+            }
+        };
         let head_norms = config
             .qk_norm
             .then(|| Ok::<_, Error>([head_norm("query_norm")?, head_norm("key_norm")?]));
@@ -47,18 +57,25 @@ impl Attention {
             key: scope.linear_with("key", h, kv, into)?,
             value: scope.linear_with("value", h, kv, into)?,
             output: scope.linear_with("output", q, h, out)?,
+            post_norm: post_norm(&block, "post_norm1", config)?,
             head_norms: head_norms.transpose()?,
             name: format!("blocks.{index}.attention"),
             head_size: config.head_size(),
             dropout: config.dropout,
+            query_scale: (config.score_size() != config.head_size())
+                .then(|| (config.head_size() as f64 / config.score_size() as f64).sqrt()),
             rotary: config.design().is_rotary().then(|| {
                 let head = RotaryHead {
                     size: config.head_size(),
                     turned: config.rotary_size(),
                 };
+                let (base, scaling) = match config.is_local(index) {
+                    true => (config.local_rope_base, RopeScaling::None),
+                    false => (config.rope_base, config.rope_scaling),
+                };
                 let frequencies = RotaryFrequencies {
-                    base: config.rope_base,
-                    stretch: config.rope_scaling.stretch(),
+                    base,
+                    stretch: scaling.stretch(),
                 };
                 (head, frequencies)
             }),
@@ -76,6 +93,9 @@ impl Attention {
             q = of_queries.forward(&q)?;
             k = of_keys.forward(&k)?;
         }
+        if let Some(factor) = self.query_scale {
+            q = q.scale(factor)?;
+        }
         if let Some((head, frequencies)) = self.rotary {
             q = rope(&q, sequence, head, frequencies)?;
             k = rope(&k, sequence, head, frequencies)?;
@@ -89,17 +109,19 @@ impl Attention {
         let out = self
             .output
             .forward(&attention(&options, &q, &k, &v, documents)?)?;
+        let out = with_post_norm(self.post_norm.as_ref(), out)?;
         x.add(&out.dropout(&format!("{}.residual", self.name), self.dropout, sequence)?)
     }
 }
 
-/// down(activation(up(norm(x)))), added to a residual.
+/// down(activation(up(norm(x)))), or where the family has it another norm of that, added to a residual.
 #[derive(Debug)]
 pub(super) struct Mlp {
     norm: Norm,
     gate: Option<Linear>,
     up: Linear,
     down: Linear,
+    post_norm: Option<Norm>,
     activation: Activation,
     name: String,
     dropout: f64,
@@ -122,6 +144,7 @@ impl Mlp {
                 .transpose()?,
             up: scope.linear_with("up", h, mlp, into)?,
             down: scope.linear_with("down", mlp, h, out)?,
+            post_norm: post_norm(&block, "post_norm2", config)?,
             activation: config.activation(),
             name: format!("blocks.{index}.mlp"),
             dropout: config.dropout,
@@ -140,7 +163,7 @@ impl Mlp {
                 activation.gated(&gate, &up)?
             }
         };
-        let out = self.down.forward(&inner)?;
+        let out = with_post_norm(self.post_norm.as_ref(), self.down.forward(&inner)?)?;
         residual.add(&out.dropout(&format!("{}.residual", self.name), self.dropout, sequence)?)
     }
 }
@@ -153,6 +176,18 @@ pub(super) fn norm(builder: &Builder, name: &str, config: &GptConfig) -> Result<
         NormKind::Rms => builder.rms_norm(name, features, epsilon),
         NormKind::RmsOffset => builder.rms_norm_offset(name, features, epsilon),
     }
+}
+
+// That of what is added to the residual, if there is one.
+fn post_norm(builder: &Builder, name: &str, config: &GptConfig) -> Result<Option<Norm>> {
+    config
+        .post_norms
+        .then(|| norm(builder, name, config))
+        .transpose()
+}
+
+fn with_post_norm(norm: Option<&Norm>, x: DTensor) -> Result<DTensor> {
+    norm.map_or(Ok(x.clone()), |norm| norm.forward(&x))
 }
 
 // Weights that write to the residual stream start smaller, scaled by the root of their number, as in GPT-2.

@@ -37,6 +37,8 @@ impl GptConfig {
                 ("vocabulary", self.vocabulary, 1..=MOST_TOKENS),
                 ("mlp_hidden", self.mlp_hidden, 0..=MOST),
                 ("head_size", self.head_size, 0..=MOST_HIDDEN),
+                ("score_size", self.score_size, 0..=MOST_HIDDEN),
+                ("local_blocks", self.local_blocks, 0..=MOST_LAYERS),
                 ("pad_vocabulary_to", self.pad_vocabulary_to, 1..=MOST),
             ],
         )?;
@@ -45,6 +47,7 @@ impl GptConfig {
             &[
                 ("norm_epsilon", self.norm_epsilon, Numbers::Positive),
                 ("rope_base", self.rope_base, Numbers::Positive),
+                ("local_rope_base", self.local_rope_base, Numbers::Positive),
                 ("init_deviation", self.init_deviation, Numbers::Positive),
             ],
         )?;
@@ -80,6 +83,9 @@ impl GptConfig {
         }
         if self.rope_scaling != RopeScaling::None && !is_rotary {
             return refuse("rope_scaling", found, "a family with rotary positions");
+        }
+        if self.local_blocks != 0 && !is_rotary {
+            return refuse("local_blocks", found, "a family with rotary positions");
         }
         if self.rotary_size != 0 && !is_rotary {
             return refuse("rotary_size", found, "a family with rotary positions");

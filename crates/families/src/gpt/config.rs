@@ -26,6 +26,10 @@ train::section! {
         pub qkv_bias: bool,
         /// Whether each head of queries and keys is normalised by its root mean square, with one gain for all heads, as in Qwen 3.
         pub qk_norm: bool,
+        /// Whether what attention and the MLP return is normalised before it is added to the residual, as in Gemma 3.
+        pub post_norms: bool,
+        /// Attention's scores are divided by the root of this; 0 means the elements of a head.
+        pub score_size: usize,
         /// Width inside the MLP; 0 means 4 times the hidden size (GPT-2, GPT-NeoX), 8 times (Gemma), or 8/3 of it, rounded up to a
         /// multiple of 8 (Llama).
         pub mlp_hidden: usize,
@@ -57,6 +61,11 @@ train::section! {
         /// Stretches rotary positions, for a context beyond that of the first training: `none`, `linear:FACTOR`, or
         /// `llama3:FACTOR:LOW:HIGH:CONTEXT`, which leaves wavelengths below CONTEXT / HIGH tokens as they are.
         pub rope_scaling: RopeScaling,
+        /// Blocks between two whose rotary positions have `rope_base` and `rope_scaling`, from the first one on; their own have
+        /// `local_rope_base`. As in Gemma 3, where it is 5; 0: all blocks are alike.
+        pub local_blocks: usize,
+        /// Base of rotary positions in these blocks, which nothing stretches.
+        pub local_rope_base: f64,
         /// Standard deviation of initial weights.
         pub init_deviation: f64,
     }
@@ -73,6 +82,8 @@ impl Default for GptConfig {
             head_size: 0,
             qkv_bias: false,
             qk_norm: false,
+            post_norms: false,
+            score_size: 0,
             mlp_hidden: 0,
             activation: Activation::Family,
             parallel_residual: false,
@@ -86,6 +97,8 @@ impl Default for GptConfig {
             rope_base: 10_000.0,
             rotary_size: 0,
             rope_scaling: RopeScaling::None,
+            local_blocks: 0,
+            local_rope_base: 10_000.0,
             init_deviation: 0.02,
         }
     }
@@ -132,6 +145,19 @@ impl GptConfig {
     /// Elements of a head that rotary positions turn.
     pub fn rotary_size(&self) -> usize {
         match self.rotary_size {
+            0 => self.head_size(),
+            size => size,
+        }
+    }
+
+    /// Whether the rotary positions of a block are those of a local one.
+    pub fn is_local(&self, block: usize) -> bool {
+        (block + 1) % (self.local_blocks + 1) != 0
+    }
+
+    /// By the root of this, scores are divided.
+    pub fn score_size(&self) -> usize {
+        match self.score_size {
             0 => self.head_size(),
             size => size,
         }

@@ -18,7 +18,8 @@ impl GptConfig {
             + counted(self.qk_norm, 2 * self.head_size());
         let mlp = design.mlp_matrices() * h * mlp + counted(design.biases, mlp + h);
         let table = self.padded_vocabulary() * h;
-        self.layers * (attention + mlp + 2 * norm)
+        let norms = if self.post_norms { 4 } else { 2 };
+        self.layers * (attention + mlp + norms * norm)
             + norm
             + table
             + counted(!design.is_rotary(), self.context * h)
@@ -69,6 +70,20 @@ mod tests {
             ..GptConfig::default()
         };
         assert_eq!(gemma_7b.num_parameters(), 8_537_680_896);
+        let gemma3_1b = GptConfig {
+            family: GptFamily::Gemma,
+            layers: 26,
+            hidden: 1152,
+            heads: 4,
+            kv_heads: 1,
+            head_size: 256,
+            qk_norm: true,
+            post_norms: true,
+            mlp_hidden: 6912,
+            vocabulary: 262_144,
+            ..GptConfig::default()
+        };
+        assert_eq!(gemma3_1b.num_parameters(), 999_885_952);
         let pythia_6_9b = GptConfig {
             family: GptFamily::GptNeox,
             layers: 32,

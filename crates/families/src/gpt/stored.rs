@@ -38,7 +38,9 @@ pub(super) fn keys(
     let is_tied = shape("head.weight").is_none();
     let tied = hidden.map(|_| ("tied_head", Value::Boolean(is_tied)));
     let normed = head_size.map(|_| ("qk_norm", Value::Boolean(true)));
-    sizes.chain(tied).chain(normed).collect()
+    let post_norm = shape("blocks.0.post_norm1.gain");
+    let post_normed = post_norm.map(|_| ("post_norms", Value::Boolean(true)));
+    sizes.chain(tied).chain(normed).chain(post_normed).collect()
 }
 
 // A key has the width of a query.

@@ -92,6 +92,21 @@ fn a_gemma_on_every_grid() {
 }
 
 #[test]
+fn a_gemma_3_on_every_grid() {
+    let edits = [
+        "model.family = \"gemma\"",
+        "model.kv_heads = 4",
+        "model.qk_norm = true",
+        "model.post_norms = true",
+        "model.score_size = 12",
+        "model.local_blocks = 1",
+        "model.local_rope_base = 100.0",
+        "training.precision = \"f32\"",
+    ];
+    on_every_grid(&edits);
+}
+
+#[test]
 fn a_gpt_neox_on_every_grid() {
     let edits = [
         "model.family = \"gpt_neox\"",

@@ -1,5 +1,6 @@
 //! How settings name the function inside the MLP.
 
+use super::kinds::Kind;
 use crate::{Activation, GptConfig, GptFamily};
 use serde_json::{Value, json};
 use train::{Result, foreign::Settings};
@@ -31,12 +32,17 @@ pub(super) fn read(settings: &Settings, key: &str, absent: Activation) -> Result
 }
 
 /// That of Llama and its kin. In configurations of Gemma, `gelu` stands for the tanh form, which some releases of the library
-/// transformers named in a setting of its own (its pull request 29402).
+/// transformers named in a setting of its own (its pull request 29402); Gemma 3 has that setting alone.
 ///
 /// # Errors
 /// As [`read`].
 pub(super) fn of_llama(settings: &Settings, family: GptFamily) -> Result<Activation> {
-    let function = read(settings, "hidden_act", family.design().activation)?;
+    let absent = family.design().activation;
+    if Kind::of(settings).is_gemma3() {
+        settings.skip(&["hidden_act"]);
+        return read(settings, "hidden_activation", absent);
+    }
+    let function = read(settings, "hidden_act", absent)?;
     if family != GptFamily::Gemma {
         return Ok(function);
     }

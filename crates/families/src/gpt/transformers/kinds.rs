@@ -11,6 +11,7 @@ pub(super) struct Kind {
     pub(super) family: GptFamily,
     pub(super) qkv_bias: bool,
     pub(super) qk_norm: bool,
+    pub(super) post_norms: bool,
     /// Elements of a head where no setting states them; 0 means the width divided by the heads.
     pub(super) head_size: usize,
     /// Whether attention has a window where no setting says so.
@@ -25,6 +26,7 @@ const LLAMA: Kind = Kind {
     family: GptFamily::Llama,
     qkv_bias: false,
     qk_norm: false,
+    post_norms: false,
     head_size: 0,
     has_window: false,
     tied_head: false,
@@ -61,9 +63,24 @@ const GEMMA: Kind = Kind {
     ..LLAMA
 };
 
-const KINDS: [Kind; 5] = [LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA];
+/// With blocks of two kinds, of which the local ones have a window.
+pub(super) const GEMMA3: Kind = Kind {
+    model_type: "gemma3_text",
+    architecture: "Gemma3ForCausalLM",
+    qk_norm: true,
+    post_norms: true,
+    has_window: true,
+    ..GEMMA
+};
+
+const KINDS: [Kind; 6] = [LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA, GEMMA3];
 
 impl Kind {
+    /// Whether blocks may be local, and scores divided by another root than that of the head size.
+    pub(super) fn is_gemma3(&self) -> bool {
+        self.model_type == GEMMA3.model_type
+    }
+
     /// The one that settings name.
     pub(super) fn of(settings: &Settings) -> &'static Kind {
         let named = settings.get("model_type").and_then(Value::as_str);
@@ -76,16 +93,43 @@ impl Kind {
     /// # Errors
     /// [`Error::Setting`] if none has.
     pub(super) fn for_model(config: &GptConfig) -> Result<&'static Kind> {
-        let own = (config.family, config.qkv_bias, config.qk_norm);
-        let fits = |kind: &&Kind| (kind.family, kind.qkv_bias, kind.qk_norm) == own;
-        KINDS.iter().find(fits).ok_or_else(|| {
-            let (key, other) = match config.qk_norm {
-                true => ("qk_norm", format!(" with qkv_bias = {}", config.qkv_bias)),
-                false => ("qkv_bias", String::new()),
-            };
-            let found = format!("true{other}, family = \"{}\"", config.family.name());
+        let own = [config.qkv_bias, config.qk_norm, config.post_norms];
+        let fits = |kind: &&Kind| {
+            let has = [kind.qkv_bias, kind.qk_norm, kind.post_norms];
+            kind.family == config.family && has == own
+        };
+        let refuse = |key: &str, found: String| {
+            let found = format!("{found}, family = \"{}\"", config.family.name());
             let needed = "what a kind of model of the library transformers has";
             Error::setting(format!("model.{key}"), found, needed)
-        })
+        };
+        let kind = KINDS.iter().find(fits).ok_or_else(|| {
+            let [bias, qk_norm, _] = own;
+            match own {
+                [_, _, true] => refuse(
+                    "post_norms",
+                    format!("true with qk_norm = {qk_norm}, qkv_bias = {bias}"),
+                ),
+                [_, true, _] => refuse("qk_norm", format!("true with qkv_bias = {bias}")),
+                _ => refuse("qkv_bias", "true".into()),
+            }
+        })?;
+        let of_gemma3 = [
+            (
+                "local_blocks",
+                config.local_blocks,
+                config.local_blocks != 0,
+            ),
+            (
+                "score_size",
+                config.score_size(),
+                config.score_size() != config.head_size(),
+            ),
+        ];
+        let mut other = of_gemma3.into_iter().filter(|(.., is_used)| *is_used);
+        match other.next().filter(|_| !kind.is_gemma3()) {
+            Some((key, found, _)) => Err(refuse(key, found.to_string())),
+            None => Ok(kind),
+        }
     }
 }

@@ -1,7 +1,10 @@
-//! Llama, Mistral, Qwen 2, Qwen 3 and Gemma, whose matrices are stored as out x in.
+//! Llama, Mistral, Qwen 2, Qwen 3, Gemma and Gemma 3, whose matrices are stored as out x in.
 
 use super::{
-    Places, activation, base, check_context, config, kinds::Kind, object, reference, rope,
+    Places, activation, base, check_context, config,
+    kinds::Kind,
+    local::{self, Local},
+    object, reference, rope,
 };
 use crate::GptConfig;
 use serde_json::{Map, Value, json};
@@ -24,9 +27,9 @@ pub(crate) const LLAMA_FORMAT: LlamaFormat = LlamaFormat {
     model_types: &["llama", "mistral", "qwen2", "qwen3"],
 };
 
-/// `model_type` = `gemma`.
+/// `model_type` = `gemma` or `gemma3_text`.
 pub(crate) const GEMMA_FORMAT: LlamaFormat = LlamaFormat {
-    model_types: &["gemma"],
+    model_types: &["gemma", "gemma3_text"],
 };
 
 impl Format for LlamaFormat {
@@ -40,7 +43,14 @@ impl Format for LlamaFormat {
         settings.only("mlp_bias", &[json!(false)])?;
         settings.only("rope_interleaved", &[json!(false)])?;
         settings.only("use_bidirectional_attention", &[json!(false)])?;
-        let (kind, rotary) = (Kind::of(settings), rope::read(settings, &rope::LLAMA)?);
+        let kind = Kind::of(settings);
+        let (local, rotary) = match kind.is_gemma3() {
+            true => {
+                let [local, others] = rope::read_both(settings)?;
+                (Local::of(settings, local.base)?, others)
+            }
+            false => (Local::NONE, rope::read(settings, &rope::LLAMA)?),
+        };
         let heads = settings.size("num_attention_heads")?;
         let longest = settings.size("max_position_embeddings")?;
         let config = GptConfig {
@@ -54,6 +64,8 @@ impl Format for LlamaFormat {
             head_size: settings.size_or_none("head_dim")?.unwrap_or(kind.head_size),
             qkv_bias: kind.qkv_bias,
             qk_norm: kind.qk_norm,
+            post_norms: kind.post_norms,
+            score_size: local.score_size,
             mlp_hidden: settings.size("intermediate_size")?,
             activation: activation::of_llama(settings, kind.family)?,
             // Within its window, attention meets every earlier token.
@@ -64,6 +76,8 @@ impl Format for LlamaFormat {
             norm_epsilon: settings.number_or("rms_norm_eps", 1e-6)?,
             rope_base: rotary.base,
             rope_scaling: rotary.scaling,
+            local_blocks: local.blocks,
+            local_rope_base: local.base,
             init_deviation: settings.number_or("initializer_range", 0.02)?,
             ..GptConfig::default()
         };
@@ -95,7 +109,11 @@ impl Format for LlamaFormat {
             "bos_token_id": null,
             "eos_token_id": null,
         });
-        Ok(object(keys))
+        let mut keys = object(keys);
+        if kind.is_gemma3() {
+            keys.extend(local::written(config));
+        }
+        Ok(keys)
     }
 
     fn unstated(&self) -> &'static [&'static str] {
@@ -107,6 +125,7 @@ impl Format for LlamaFormat {
             "kv_heads",
             "mlp_hidden",
             "pad_vocabulary_to",
+            "score_size",
         ]
     }
 
@@ -131,9 +150,21 @@ impl Format for LlamaFormat {
         );
         for block in 0..config.layers {
             let (ours, theirs) = (format!("blocks.{block}."), format!("{base}layers.{block}."));
-            let norms = ["input_layernorm", "post_attention_layernorm"];
-            let [norm1, norm2] = norms.map(|name| format!("{theirs}{name}"));
-            places.add_gain(&format!("{ours}norm1"), &norm1, h);
+            let norms: &[_] = match config.post_norms {
+                false => &[
+                    ("norm1", "input_layernorm"),
+                    ("norm2", "post_attention_layernorm"),
+                ],
+                true => &[
+                    ("norm1", "input_layernorm"),
+                    ("post_norm1", "post_attention_layernorm"),
+                    ("norm2", "pre_feedforward_layernorm"),
+                    ("post_norm2", "post_feedforward_layernorm"),
+                ],
+            };
+            for (name, other) in norms {
+                places.add_gain(&format!("{ours}{name}"), &format!("{theirs}{other}"), h);
+            }
             let linears = [
                 ("attention.query", "self_attn.q_proj", h, q),
                 ("attention.key", "self_attn.k_proj", h, kv),
@@ -159,7 +190,6 @@ impl Format for LlamaFormat {
                     places.add_gain(&ours, &theirs, config.head_size());
                 }
             }
-            places.add_gain(&format!("{ours}norm2"), &norm2, h);
         }
         places.add_gain("final_norm", &format!("{base}norm"), h);
         if !config.tied_head {

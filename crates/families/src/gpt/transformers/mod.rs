@@ -1,14 +1,15 @@
 //! How the library transformers stores these families.
 //!
-//! `gpt2`, `llama` and `neox` name the settings and the tensors, and `kinds` has what each of those adds that are stored as
-//! Llama is; `activation` and `rope` read what a configuration says of the function inside the MLP and of rotary positions;
-//! `reference` computes outputs from the tensors in plain loops, by the definition of each architecture, and shares nothing
-//! with the model: it is the judge of a conversion.
+//! `gpt2`, `llama` and `neox` name the settings and the tensors, `kinds` has what each of those adds that are stored as Llama
+//! is, and `local` the blocks of Gemma 3; `activation` and `rope` read what a configuration says of the function inside the MLP
+//! and of rotary positions; `reference` computes outputs from the tensors in plain loops, by the definition of each architecture,
+//! and shares nothing with the model: it is the judge of a conversion.
 
 mod activation;
 mod gpt2;
 mod kinds;
 mod llama;
+mod local;
 mod neox;
 mod reference;
 mod rope;

@@ -18,17 +18,36 @@ pub(super) struct Rotary {
 /// Where a kind of model states it outside of a table.
 pub(super) struct Names {
     base: &'static str,
+    /// The base of a configuration that states none.
+    absent: f64,
     /// The setting of the share, and that of an absent one; `None` if all elements turn.
     share: Option<(&'static str, f64)>,
 }
 
 pub(super) const LLAMA: Names = Names {
     base: "rope_theta",
+    absent: BASE,
     share: None,
 };
 
+/// Of the blocks of Gemma 3 that are not local.
+const GEMMA3: Names = Names {
+    absent: 1e6,
+    ..LLAMA
+};
+
+/// Of its local blocks.
+const LOCAL: Names = Names {
+    base: LOCAL_BASE,
+    ..LLAMA
+};
+
+/// The setting of the base of local blocks.
+pub(super) const LOCAL_BASE: &str = "rope_local_base_freq";
+
 pub(super) const NEOX: Names = Names {
     base: "rotary_emb_base",
+    absent: BASE,
     share: Some(("rotary_pct", 0.25)),
 };
 
@@ -58,7 +77,39 @@ pub(super) fn read(settings: &Settings, names: &Names) -> Result<Rotary> {
         Some(table) => ("rope_parameters", Some(table)),
         None => ("rope_scaling", settings.get("rope_scaling")),
     };
-    let stated = settings.number_or(names.base, BASE)?;
+    of_table(settings, (key, table), names)
+}
+
+/// Of the local blocks of Gemma 3, and of the others. Newer configurations hold a table of each in `rope_parameters`.
+///
+/// # Errors
+/// As [`read`]; for local blocks whose positions are stretched.
+pub(super) fn read_both(settings: &Settings) -> Result<[Rotary; 2]> {
+    let tables = settings.get("rope_parameters").and_then(Value::as_object);
+    let table = |kind: &str| tables.and_then(|tables| tables.get(kind));
+    let local = (
+        "rope_parameters.sliding_attention",
+        table("sliding_attention"),
+    );
+    let local = of_table(settings, local, &LOCAL)?;
+    if local.scaling != RopeScaling::None {
+        let found =
+            "found stretched rotary positions of sliding_attention, needs rope_type = \"default\"";
+        return Err(settings.refuse(found.to_owned()));
+    }
+    let others = match table("full_attention") {
+        None => read(settings, &GEMMA3)?,
+        table => of_table(settings, ("rope_parameters.full_attention", table), &GEMMA3)?,
+    };
+    Ok([local, others])
+}
+
+fn of_table(
+    settings: &Settings,
+    (key, table): (&str, Option<&Value>),
+    names: &Names,
+) -> Result<Rotary> {
+    let stated = settings.number_or(names.base, names.absent)?;
     let share = match names.share {
         Some((name, absent)) => settings.number_or(name, absent)?,
         None => 1.0,

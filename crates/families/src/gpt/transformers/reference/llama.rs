@@ -11,13 +11,17 @@ use train::{Result, checkpoint::foreign::PlainFolder, foreign::Settings};
 
 /// Touvron et al., 2023 (arXiv 2302.13971): as GPT-2, with RMSNorm, rotary positions and SwiGLU. Qwen 2 adds biases, and Qwen 3
 /// (arXiv 2505.09388) an RMSNorm of each head of queries and keys before they turn. Gemma (arXiv 2403.08295) multiplies the
-/// embedding by the root of the width, normed rows by 1 + gain, and has GELU in place of SiLU.
+/// embedding by the root of the width, normed rows by 1 + gain, and has GELU in place of SiLU. Gemma 3 (arXiv 2503.19786, section 2)
+/// norms what attention and the MLP return, and most of its blocks turn heads by another base.
 pub(in super::super) fn llama(
     settings: &Settings,
     tensors: &PlainFolder,
     tokens: &[u32],
 ) -> Result<Vec<Vec<f64>>> {
-    let is = |kind: &str| settings.get("model_type").and_then(Value::as_str) == Some(kind);
+    let kind = settings.get("model_type").and_then(Value::as_str);
+    let is = |other: &str| kind == Some(other);
+    let is_gemma3 = is("gemma3_text");
+    let is_gemma = is("gemma") || is_gemma3;
     let width = settings.size("hidden_size")?;
     let queries = settings.size("num_attention_heads")?;
     let shape = Heads {
@@ -28,7 +32,7 @@ pub(in super::super) fn llama(
         size: settings
             .size_or_none("head_dim")?
             .unwrap_or_else(|| match () {
-                () if is("gemma") => 256,
+                () if is_gemma => 256,
                 () if is("qwen3") => 128,
                 () => width / queries,
             }),
@@ -39,16 +43,40 @@ pub(in super::super) fn llama(
         tensors,
         prefix: if prefixed { "model." } else { "" }.to_owned(),
     };
-    let rotary = rope::read(settings, &rope::LLAMA)?;
-    let function = activation(match settings.get("hidden_act").and_then(Value::as_str) {
+    let of_kind = match is_gemma3 {
+        true => rope::read_both(settings)?.map(|rotary| angles(&rotary, shape.size, tokens.len())),
+        false => {
+            let rotary = rope::read(settings, &rope::LLAMA)?;
+            let angles = angles(&rotary, shape.size, tokens.len());
+            [angles.clone(), angles]
+        }
+    };
+    let kinds = settings.get("layer_types").and_then(Value::as_array);
+    let pattern = settings
+        .size_or_none("sliding_window_pattern")?
+        .unwrap_or(6);
+    let is_local = |block: usize| match kinds.and_then(|kinds| kinds.get(block)) {
+        Some(kind) => kind == "sliding_attention",
+        None => (block + 1) % pattern != 0,
+    };
+    // Queries are divided by this, and scores by the root of the head size.
+    let divisor = match is_gemma3 {
+        true => (settings.number_or("query_pre_attn_scalar", 256.0)? / shape.size as f64).sqrt(),
+        false => 1.0,
+    };
+    let function = match is_gemma3 {
+        true => "hidden_activation",
+        false => "hidden_act",
+    };
+    let function = activation(match settings.get(function).and_then(Value::as_str) {
+        None if is_gemma3 => "gelu_pytorch_tanh",
         // The tanh form is what releases of Gemma mean by this name.
         None | Some("gelu") if is("gemma") => "gelu_pytorch_tanh",
         name => name.unwrap_or("silu"),
     });
-    let angles = angles(&rotary, shape.size, tokens.len());
     let norm = |x: &[f64], name: &str| {
         let mut gain = source.read(&format!("{name}.weight"))?;
-        if is("gemma") {
+        if is_gemma {
             gain.iter_mut().for_each(|gain| *gain += 1.0);
         }
         Ok::<_, train::Error>(rms_norm(x, &gain, epsilon))
@@ -61,12 +89,12 @@ pub(in super::super) fn llama(
         Ok::<_, train::Error>(matmul(x, &weight, inputs, bias.transpose()?.as_deref()))
     };
     let mut x = source.rows("embed_tokens.weight", tokens)?;
-    if is("gemma") {
+    if is_gemma {
         x.iter_mut().for_each(|x| *x *= (width as f64).sqrt());
     }
     let mut outputs = vec![x.clone()];
-    for block in 0..settings.size("num_hidden_layers")? {
-        let block = format!("layers.{block}.");
+    for block_number in 0..settings.size("num_hidden_layers")? {
+        let block = format!("layers.{block_number}.");
         let normed = norm(&x, &format!("{block}input_layernorm"))?;
         let own = |which: &str| linear(&normed, &format!("{block}self_attn.{which}_proj"));
         let (mut q, mut k, v) = (own("q")?, own("k")?, own("v")?);
@@ -75,22 +103,36 @@ pub(in super::super) fn llama(
             q = norm(&q, &format!("{block}self_attn.q_norm"))?;
             k = norm(&k, &format!("{block}self_attn.k_norm"))?;
         }
-        rotate(&mut q, shape.queries, &angles);
-        rotate(&mut k, shape.keys, &angles);
+        q.iter_mut().for_each(|q| *q /= divisor);
+        let angles = &of_kind[usize::from(!is_local(block_number))];
+        rotate(&mut q, shape.queries, angles);
+        rotate(&mut k, shape.keys, angles);
         let met = attention(&q, &k, &v, shape);
-        add(&mut x, &linear(&met, &format!("{block}self_attn.o_proj"))?);
+        let mut attended = linear(&met, &format!("{block}self_attn.o_proj"))?;
+        if is_gemma3 {
+            attended = norm(&attended, &format!("{block}post_attention_layernorm"))?;
+        }
+        add(&mut x, &attended);
         outputs.push(x.clone());
-        let normed = norm(&x, &format!("{block}post_attention_layernorm"))?;
+        let before = match is_gemma3 {
+            true => "pre_feedforward_layernorm",
+            false => "post_attention_layernorm",
+        };
+        let normed = norm(&x, &format!("{block}{before}"))?;
         let mut inner = linear(&normed, &format!("{block}mlp.gate_proj"))?;
         let up = linear(&normed, &format!("{block}mlp.up_proj"))?;
         for (gate, up) in inner.iter_mut().zip(up) {
             *gate = function(*gate) * up;
         }
-        add(&mut x, &linear(&inner, &format!("{block}mlp.down_proj"))?);
+        let mut inner = linear(&inner, &format!("{block}mlp.down_proj"))?;
+        if is_gemma3 {
+            inner = norm(&inner, &format!("{block}post_feedforward_layernorm"))?;
+        }
+        add(&mut x, &inner);
         outputs.push(x.clone());
     }
     let normed = norm(&x, "norm")?;
-    let head = match settings.flag_or("tie_word_embeddings", is("gemma"))? {
+    let head = match settings.flag_or("tie_word_embeddings", is_gemma)? {
         true => source.read("embed_tokens.weight")?,
         false => source.read_whole("lm_head.weight")?,
     };
