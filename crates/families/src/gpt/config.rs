@@ -152,7 +152,7 @@ impl GptConfig {
 
     /// Whether the rotary positions of a block are those of a local one.
     pub fn is_local(&self, block: usize) -> bool {
-        (block + 1) % (self.local_blocks + 1) != 0
+        !(block + 1).is_multiple_of(self.local_blocks + 1)
     }
 
     /// By the root of this, scores are divided.

@@ -64,7 +64,7 @@ fn blocks(settings: &Settings, stated: usize) -> Result<usize> {
         false => stated.max(before),
     };
     let repeats =
-        |(block, kind): (usize, &Value)| is_local(kind) == ((block + 1) % (local + 1) != 0);
+        |(block, kind): (usize, &Value)| is_local(kind) != (block + 1).is_multiple_of(local + 1);
     match kinds.iter().enumerate().all(repeats) {
         true => Ok(local),
         false => Err(settings.refuse(format!(

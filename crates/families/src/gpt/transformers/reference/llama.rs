@@ -57,7 +57,7 @@ pub(in super::super) fn llama(
         .unwrap_or(6);
     let is_local = |block: usize| match kinds.and_then(|kinds| kinds.get(block)) {
         Some(kind) => kind == "sliding_attention",
-        None => (block + 1) % pattern != 0,
+        None => !(block + 1).is_multiple_of(pattern),
     };
     // Queries are divided by this, and scores by the root of the head size.
     let divisor = match is_gemma3 {
