@@ -22,7 +22,7 @@ const CONFIGURATIONS: &[(&str, &str)] = &[
     ),
     (
         "[tuning]\nzzzzzzzz = 1",
-        "line 2: tuning: found `zzzzzzzz`, needs one of frozen, adapter_rank, adapter_alpha, adapter_stabilised, adapter_decomposed, adapter_targets, adapter_trained",
+        "line 2: tuning: found `zzzzzzzz`, needs one of frozen, frozen_weights, adapter_rank, adapter_alpha, adapter_stabilised, adapter_decomposed, adapter_targets, adapter_trained",
     ),
     (
         "[training]\nzzzzzzzz = 1",

@@ -120,6 +120,17 @@ impl Counters {
         Counters(new.filter(|(_, count)| count.calls > 0).collect())
     }
 
+    /// These counters after `times` more of what was counted since `before`.
+    pub fn going_on(&self, before: &Counters, times: u64) -> Counters {
+        let mut later = self.clone();
+        for (key, count) in self.since(before).0 {
+            let all = later.0.entry(key).or_default();
+            all.calls += times * count.calls;
+            all.bytes += times * count.bytes;
+        }
+        later
+    }
+
     /// All counts that are not zero.
     pub fn iter(&self) -> impl Iterator<Item = (Axis, Operation, Subject, Count)> + '_ {
         self.0

@@ -229,7 +229,7 @@ pub(crate) fn ways(request: &Request, degrees: &Degrees) -> Vec<ContextAttention
 }
 
 // Counts that divide the replica's sequences, smallest first: larger counts only save memory or fill a
-// pipeline.
+// pipeline. Of many, those at equal distances in the list, so that none is far from what fits best.
 fn micro_batches(request: &Request, degrees: &Degrees) -> Vec<usize> {
     let local = request.batch / (degrees.data * degrees.z).max(1);
     let fits = |count: &usize| *count > 0 && local.is_multiple_of(*count);
@@ -238,11 +238,10 @@ fn micro_batches(request: &Request, degrees: &Degrees) -> Vec<usize> {
     }
     let counts: Vec<_> = (1..=local).filter(fits).collect();
     let enough = |count: &usize| *count >= degrees.pipeline.min(local);
-    let mut useful: Vec<_> = counts.iter().copied().filter(enough).collect();
-    let last = useful.last().copied();
-    useful.truncate(MICRO_BATCH_COUNTS - 1);
-    useful.extend(last.filter(|last| !useful.contains(last)));
-    useful
+    let useful: Vec<_> = counts.into_iter().filter(enough).collect();
+    let tried = useful.len().min(MICRO_BATCH_COUNTS);
+    let place = |index: usize| index * (useful.len() - 1) / tried.saturating_sub(1).max(1);
+    (0..tried).map(|index| useful[place(index)]).collect()
 }
 
 fn schedules(request: &Request, degrees: &Degrees, micro_batches: usize) -> Vec<ScheduleKind> {

@@ -9,7 +9,7 @@
 //! [`simulate()`] runs its training step on the simulated vendor. Read in this order: [`model`] (names of
 //! models), [`request`] (the question), [`candidate`] (one way to run the model), [`enumerate`] (all
 //! candidates), [`estimate`] (a lower bound on the cost of each, in closed form), `shortlist` (the candidates
-//! worth simulating), [`simulate`](mod@simulate) (the simulated cost of each), [`search`](mod@search) (the best
+//! worth simulating), [`simulate`](mod@simulate) (the simulated cost of each; `periods` shortens long steps), [`search`](mod@search) (the best
 //! of them), `reach` (why there are none), [`report`] (the plan for people and programs), [`kernels`] (the work
 //! of a step by kernel), [`picture`] (the trace of a step, and its comparison with a measured one).
 //!
@@ -36,6 +36,7 @@ pub mod estimate;
 pub mod kernels;
 pub mod memory;
 pub mod model;
+mod periods;
 pub mod picture;
 mod reach;
 pub mod report;

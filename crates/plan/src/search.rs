@@ -22,8 +22,8 @@ use std::{
 };
 use train::{ModelConfig, config::MemoryMode};
 
-/// Number of simulations that are made even when the time is up, unless it has been up for long: a step of thousands of
-/// micro-batches takes a minute to simulate.
+/// Number of simulations that are made even when the time is up, unless it has been up for long: a step of a model of thousands of
+/// segments takes a minute to simulate.
 const FEWEST: usize = 12;
 const LONG: u32 = 10;
 

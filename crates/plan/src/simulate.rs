@@ -1,7 +1,7 @@
 //! A training step of one candidate on the simulated vendor: the program that will run, with time in place of
 //! numbers.
 
-use crate::{Candidate, Error, Request, Result};
+use crate::{Candidate, Error, Request, Result, periods::Periods};
 use ::sim::{Breakdown, Work, cost::Costs};
 use bootstrap::{
     FailureKind,
@@ -64,8 +64,8 @@ pub struct Stage {
     pub spans: Vec<Span>,
     /// The same with flop, and the bytes that it reads and writes.
     pub work: Vec<Work>,
-    begin_s: f64,
-    end_s: f64,
+    pub(crate) begin_s: f64,
+    pub(crate) end_s: f64,
 }
 
 impl Stage {
@@ -105,7 +105,8 @@ impl Outcome {
 /// Simulates a step of `candidate`; `traced` keeps the span of every piece of work.
 ///
 /// # Cost
-/// A second or less, whatever the number of devices: one thread for each pipeline stage.
+/// A second or less, whatever the number of devices: one thread for each pipeline stage. A step of many micro-batches is concluded from
+/// two of few; one that is traced is simulated whole.
 /// # Errors
 /// [`Error::Train`] with the numbers if it does not fit the devices' memory, or if the candidate does not fit the
 /// model; [`Error::Simulation`] if a rank panics or hangs.
@@ -184,12 +185,12 @@ pub(crate) fn simulate_config(
     if request.machine.device.shared_cores.is_some() && config.parallel.grid.pipeline > 1 {
         for _ in 0..ROUNDS {
             let computing =
-                simulate_at(request, &config, (stand_in, false), costs.clone())?.computing();
+                simulate_long(request, &config, (stand_in, false), costs.clone())?.computing();
             let busy = costs.placement().per_node as f64 * computing;
             costs = costs.busy(busy);
         }
     }
-    simulate_at(request, &config, (stand_in, traced), costs)
+    simulate_long(request, &config, (stand_in, traced), costs)
 }
 
 // Those of the machine's devices; only hosts keep canonical sums at the speed of the others.
@@ -199,6 +200,23 @@ pub(crate) fn capabilities(request: &Request) -> Capabilities {
         canonical_sums: request.is_on_hosts(),
         description: request.machine.device.name.clone(),
         ..like.capabilities().clone()
+    }
+}
+
+fn simulate_long(
+    request: &Request,
+    config: &Config,
+    (stand_in, traced): (StandIn, bool),
+    costs: Costs,
+) -> Result<Step> {
+    let simulated =
+        |config: &Config| simulate_at(request, config, (stand_in, traced), costs.clone());
+    match Periods::of(config).filter(|_| !traced) {
+        None => simulated(config),
+        Some(periods) => {
+            let [shorter, longer] = periods.configs(config);
+            Ok(periods.step([simulated(&shorter)?, simulated(&longer)?]))
+        }
     }
 }
 

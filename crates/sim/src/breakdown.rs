@@ -108,6 +108,35 @@ impl Breakdown {
         }
     }
 
+    /// This after `times` more of what came since `before`, a record of the same program.
+    #[must_use]
+    pub fn going_on(&self, before: &Breakdown, times: usize) -> Breakdown {
+        let later = |now: f64, then: f64| (now + times as f64 * (now - then)).max(0.0);
+        let group = |now: &GroupTime| {
+            let mut others = before.groups.iter();
+            let then = others.find(|group| group.label == now.label);
+            let [total_s, exposed_s] = then.map_or([0.0; 2], |then| [then.total_s, then.exposed_s]);
+            let bytes = then.map_or(0, |then| then.bytes);
+            GroupTime {
+                label: now.label.clone(),
+                total_s: later(now.total_s, total_s),
+                exposed_s: later(now.exposed_s, exposed_s),
+                bytes: now.bytes + times * now.bytes.saturating_sub(bytes),
+            }
+        };
+        Breakdown {
+            total_s: later(self.total_s, before.total_s),
+            matmuls_s: later(self.matmuls_s, before.matmuls_s),
+            attention_s: later(self.attention_s, before.attention_s),
+            elementwise_s: later(self.elementwise_s, before.elementwise_s),
+            optimiser_s: later(self.optimiser_s, before.optimiser_s),
+            bubble_s: later(self.bubble_s, before.bubble_s),
+            host_s: later(self.host_s, before.host_s),
+            flop: later(self.flop, before.flop),
+            groups: self.groups.iter().map(group).collect(),
+        }
+    }
+
     /// The same groups, with all times zero.
     pub(crate) fn emptied(&self) -> Breakdown {
         let empty = |group: &GroupTime| GroupTime {
