@@ -4,7 +4,7 @@
 set -euo pipefail
 # No kernels for devices, which ci/device-code.sh compiles.
 export FASCICLE_NVCC=/bin/false FASCICLE_HIPCC=/bin/false
-cargo clippy --quiet --workspace --all-targets --features serve -- -D warnings
+cargo clippy --quiet --workspace --all-targets --features serve,object-store -- -D warnings
 allowed='^crates/(hal|tensor|cpu|sim|gpu|cuda|rocm|rccl-sys|emulator|mpi|replay|interleavings)/|^tests/outside/src/vendor\.rs:|^tests/(wire|behind|stragglers)/device\.rs:'
 if found=$(grep -rnE '\bunsafe (\{|fn|impl|trait|extern)' --include='*.rs' src crates examples tests | grep -vE "$allowed"); then
   printf 'unsafe code above the shell, outside the vendors, mpi and replay:\n%s\n' "$found" >&2

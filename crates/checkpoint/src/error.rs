@@ -184,6 +184,30 @@ pub enum Error {
         /// The reason, from its header.
         reason: String,
     },
+    /// A store of checkpoints refused, did not answer, or cannot be.
+    #[error("checkpoint store {url}: {operation}: {reason}")]
+    Store {
+        /// Its URL, without secrets.
+        url: String,
+        /// The attempted operation, such as `listing` or `writing step-00000120/manifest.json`.
+        operation: String,
+        /// The reason, in one line, without secrets.
+        reason: String,
+    },
+    /// A store does not have a checkpoint.
+    #[error(
+        "checkpoint store {url}: found {}, needs {}",
+        newest.map_or("no complete checkpoint".into(), |newest| format!("no step {}; its newest is {newest}", step.unwrap_or(0))),
+        step.map_or("one".into(), |step| format!("step {step}"))
+    )]
+    NotStored {
+        /// Its URL.
+        url: String,
+        /// The step that was asked for; nothing for the newest.
+        step: Option<u64>,
+        /// The newest that it has.
+        newest: Option<u64>,
+    },
     /// No tensor was selected for export.
     #[error("checkpoint {}: none of its {num_tensors} tensors is selected for export", path.display())]
     NothingToExport {
@@ -290,6 +314,14 @@ impl Error {
                 path,
                 source,
             },
+        }
+    }
+
+    /// The same damage, at another place; other errors stay as they are.
+    pub fn at(self, place: &std::path::Path) -> Error {
+        match self {
+            Error::Damaged { fault, .. } => Error::damaged(place, fault),
+            other => other,
         }
     }
 

@@ -79,6 +79,11 @@ impl Inventory {
         self.manifest.step
     }
 
+    /// The loss on data that no step trains on, if the step was validated.
+    pub fn validation_loss(&self) -> Option<f64> {
+        self.manifest.sections.validation_loss
+    }
+
     /// The number of its files.
     pub fn num_files(&self) -> usize {
         self.manifest.files.len()
@@ -87,6 +92,27 @@ impl Inventory {
     /// The name of a file.
     pub fn file_name(&self, file: usize) -> &str {
         &self.manifest.files[file].name
+    }
+
+    /// The length of a file.
+    pub fn file_bytes(&self, file: usize) -> u64 {
+        self.manifest.files[file].bytes
+    }
+
+    /// The bytes of all files.
+    pub fn num_bytes(&self) -> u64 {
+        self.manifest.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// That bytes of a file, so many and with this CRC-32, are those that were written.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], at `place`, with the difference.
+    pub fn check(&self, file: usize, (bytes, crc32): (u64, u32), place: &Path) -> Result<()> {
+        let entry = &self.manifest.files[file];
+        let checked = entry.check_length(Some(bytes));
+        let checked = checked.and_then(|()| entry.check_sum(crc32));
+        checked.map_err(|fault| Error::damaged(place, fault))
     }
 
     /// The files that a node's part has in their full length.
@@ -153,6 +179,11 @@ impl<'a> Assembly<'a> {
         Ok(Assembly { writer, inventory })
     }
 
+    /// The folder of the copies.
+    pub fn dir(&self) -> &Path {
+        self.writer.dir()
+    }
+
     /// Completes the checkpoint, whose files are all there.
     ///
     /// # Errors
@@ -178,6 +209,29 @@ impl<'a> FileCopy<'a> {
     /// [`Error::NoSpace`] or [`Error::Io`] if the disk refuses.
     pub fn of(disk: &'a dyn Disk, dir: &Path, record: &ShardRecord) -> Result<FileCopy<'a>> {
         FileCopy::create(disk, dir, &record.file)
+    }
+
+    /// Makes an empty copy of a file of an inventory, in the folder of an [`Assembly`].
+    ///
+    /// # Errors
+    /// As [`of`](FileCopy::of).
+    pub fn of_file(
+        disk: &'a dyn Disk,
+        dir: &Path,
+        inventory: &Inventory,
+        file: usize,
+    ) -> Result<FileCopy<'a>> {
+        FileCopy::create(disk, dir, &inventory.manifest.files[file])
+    }
+
+    /// The name of the file.
+    pub fn name(&self) -> &str {
+        &self.entry.name
+    }
+
+    /// Its length once it is whole.
+    pub fn num_bytes(&self) -> u64 {
+        self.entry.bytes
     }
 
     fn create(disk: &'a dyn Disk, dir: &Path, entry: &FileEntry) -> Result<FileCopy<'a>> {

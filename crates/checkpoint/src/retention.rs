@@ -5,9 +5,14 @@ use crate::{
     disk::Disk,
     folder::{FolderKind, complete, entries, tidy},
 };
+use hal::{
+    lock,
+    sync::{Mutex, MutexGuard},
+};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// The complete checkpoints of a folder that [`prune`] leaves: those that any of the three names.
@@ -31,25 +36,69 @@ impl Retention {
         }
     }
 
-    /// The steps that stay, of complete checkpoints by ascending step.
-    fn kept(&self, complete: &[(u64, PathBuf)]) -> BTreeSet<u64> {
-        let steps = || complete.iter().map(|(step, _)| *step);
-        let newest = steps().rev().take(self.newest.max(1));
-        let regular = steps().filter(|step| self.every > 0 && step.is_multiple_of(self.every));
-        let best = self.best.then(|| best(complete)).flatten();
+    /// The steps that stay, of ascending ones, whose validation losses `loss` gives. It is asked only if the best stays.
+    pub fn kept(&self, steps: &[u64], loss: impl Fn(u64) -> Option<f64>) -> BTreeSet<u64> {
+        let all = || steps.iter().copied();
+        let newest = all().rev().take(self.newest.max(1));
+        let regular = all().filter(|step| self.every > 0 && step.is_multiple_of(self.every));
+        let best = || {
+            let losses = all().filter_map(|step| Some((step, loss(step)?)));
+            let losses = losses.filter(|(_, loss)| !loss.is_nan());
+            losses.min_by(|(_, one), (_, other)| one.total_cmp(other))
+        };
+        let best = self.best.then(best).flatten().map(|(step, _)| step);
         newest.chain(regular).chain(best).collect()
+    }
+
+    // Of complete checkpoints by ascending step. One that cannot be read, or has no loss, is not the best.
+    pub(crate) fn kept_of(&self, complete: &[(u64, PathBuf)]) -> BTreeSet<u64> {
+        let steps: Vec<u64> = complete.iter().map(|(step, _)| *step).collect();
+        self.kept(&steps, |step| {
+            let (_, path) = complete.iter().find(|(other, _)| *other == step)?;
+            Reader::open_exactly(path).ok()?.sections().validation_loss
+        })
     }
 }
 
-// A checkpoint that cannot be read, or has no loss, is no candidate.
-fn best(complete: &[(u64, PathBuf)]) -> Option<u64> {
-    let losses = complete.iter().filter_map(|(step, path)| {
-        let loss = Reader::open_exactly(path).ok()?.sections().validation_loss;
-        Some((*step, loss.filter(|loss| !loss.is_nan())?))
-    });
-    losses
-        .min_by(|(_, one), (_, other)| one.total_cmp(other))
-        .map(|(step, _)| step)
+/// Checkpoints of a folder that are being read, which [`prune`] leaves whatever the rules say.
+#[derive(Clone, Debug, Default)]
+pub struct HeldSteps(Arc<Mutex<BTreeSet<u64>>>);
+
+/// Holds a checkpoint until it is dropped.
+#[derive(Debug)]
+pub struct HeldStep {
+    held: HeldSteps,
+    step: u64,
+}
+
+impl HeldSteps {
+    /// Holds a checkpoint, unless it is gone.
+    pub fn hold(&self, checkpoint: &Path, step: u64) -> Option<HeldStep> {
+        let mut steps = self.lock();
+        // No removal is under way: it has the lock until the names are gone.
+        checkpoint.is_dir().then(|| {
+            steps.insert(step);
+            HeldStep {
+                held: self.clone(),
+                step,
+            }
+        })
+    }
+
+    /// Whether a checkpoint is held.
+    pub fn holds(&self, step: u64) -> bool {
+        self.lock().contains(&step)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        lock(&self.0)
+    }
+}
+
+impl Drop for HeldStep {
+    fn drop(&mut self) {
+        self.held.lock().remove(&self.step);
+    }
 }
 
 /// Removes the complete checkpoints of a folder that `retention` does not name.
@@ -61,9 +110,24 @@ fn best(complete: &[(u64, PathBuf)]) -> Option<u64> {
 /// [`Error::Missing`] if there is no such folder; [`Error::Io`] if it cannot be listed or a checkpoint cannot be
 /// removed.
 pub fn prune(disk: &dyn Disk, checkpoints_dir: &Path, retention: &Retention) -> Result<()> {
+    prune_unheld(disk, checkpoints_dir, retention, &HeldSteps::default())
+}
+
+/// As [`prune`], but leaves those that are held.
+///
+/// # Errors
+/// As [`prune`].
+pub fn prune_unheld(
+    disk: &dyn Disk,
+    checkpoints_dir: &Path,
+    retention: &Retention,
+    held: &HeldSteps,
+) -> Result<()> {
     tidy(disk, checkpoints_dir)?;
     let complete = complete(checkpoints_dir)?;
-    let kept = retention.kept(&complete);
+    let mut kept = retention.kept_of(&complete);
+    let held = held.lock();
+    kept.extend(held.iter());
     let surplus: Vec<_> = complete
         .iter()
         .filter(|(step, _)| !kept.contains(step))
@@ -74,6 +138,7 @@ pub fn prune(disk: &dyn Disk, checkpoints_dir: &Path, retention: &Retention) -> 
         disk.rename(path, removed)
             .map_err(Error::io("renaming", path))?;
     }
+    drop(held);
     if !surplus.is_empty() {
         // Nor after a power cut, which might undo the renames. It would also undo that of the newest checkpoint, if its
         // writer was killed before it had synced the names.
@@ -178,6 +243,22 @@ mod tests {
             ..Retention::newest(2)
         };
         assert_eq!(steps_left(retention, &[None; 10]), [3, 6, 9, 10]);
+    }
+
+    #[test]
+    fn what_is_held_stays_until_it_is_let_go() {
+        let (dir, held) = (tempfile::tempdir().unwrap(), HeldSteps::default());
+        write(dir.path(), 1, None);
+        let path = |step| crate::path_of_step(dir.path(), step);
+        let hold = held.hold(&path(1), 1);
+        assert!(held.hold(&path(7), 7).is_none());
+        write(dir.path(), 2, None);
+        let prune = || prune_unheld(&FileSystem, dir.path(), &Retention::newest(1), &held).unwrap();
+        prune();
+        assert!(path(1).exists());
+        drop(hold);
+        prune();
+        assert!(!path(1).exists() && path(2).exists());
     }
 
     #[test]

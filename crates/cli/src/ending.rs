@@ -15,7 +15,7 @@ use std::{
 use train::{
     Summary,
     checkpoint::replace_file,
-    run::{AxisTraffic, BestValidation},
+    run::{AxisTraffic, BestValidation, StoreReport},
 };
 
 /// The file of a run's folder that holds how it ended.
@@ -41,6 +41,8 @@ pub(crate) struct Ending {
     pub(crate) out_of_patience: Option<BestValidation>,
     /// The last checkpoint.
     pub(crate) checkpoint: Option<PathBuf>,
+    /// What was copied to the run's store, if it has one.
+    pub(crate) stored: Option<StoreReport>,
     /// The most bytes that tensors held at one time on one rank's device.
     pub(crate) peak_bytes: usize,
     /// That rank.
@@ -67,6 +69,7 @@ impl Ending {
             out_of_patience,
             sample,
             checkpoint,
+            stored,
             peak,
             traffic,
         } = summary;
@@ -81,6 +84,7 @@ impl Ending {
             stopped,
             out_of_patience,
             checkpoint,
+            stored,
             peak_bytes,
             peak_rank,
             peak_by_kind,
@@ -149,6 +153,9 @@ impl Ending {
         if let Some(best) = &self.out_of_patience {
             text += &format!("\nended early: {}", best_validation(best));
         }
+        if let Some(stored) = &self.stored {
+            text += &format!("\n{}", copied(stored));
+        }
         if let Some(sample) = &self.sample {
             text += &format!(
                 "\nthe model writes:\n{}",
@@ -177,6 +184,21 @@ pub(crate) fn best_validation(best: &BestValidation) -> String {
     )
 }
 
+// What a run has copied to its store.
+fn copied(stored: &StoreReport) -> String {
+    let copied = counted(stored.num_copied, "checkpoint");
+    let bytes = Bytes(usize::try_from(stored.num_bytes).unwrap_or(usize::MAX));
+    let newest = stored.step.map_or_else(String::new, |step| {
+        format!(" ({bytes}), the newest of step {}", grouped(step))
+    });
+    let failed = match (stored.num_failures, &stored.failure) {
+        (0, _) => String::new(),
+        (times, None) => format!("; {} in between", counted(times, "failure")),
+        (times, Some(last)) => format!("; {}, the last: {last}", counted(times, "failure")),
+    };
+    format!("copied {copied}{newest} to {}{failed}", stored.url)
+}
+
 /// Indented behind a bar, so that the text cannot be mistaken for the program's own words.
 pub(crate) fn indented(text: &str) -> String {
     let lines = text.split('\n').map(|line| format!("  | {line}"));
@@ -199,6 +221,7 @@ mod tests {
             out_of_patience: None,
             sample: None,
             checkpoint: None,
+            stored: None,
             peak: PeakMemory {
                 rank: 3,
                 bytes: 7 << 20,

@@ -18,7 +18,7 @@ use train::{
     Observer,
     digest::StepDigest,
     metrics::{Record, Throughput},
-    run::{SampleRecord, SlowRank, SpeedRecord, Started},
+    run::{SampleRecord, SlowRank, SpeedRecord, Started, StoreCopy},
     trainer::CheckpointDone,
 };
 
@@ -180,6 +180,18 @@ impl Observer for Progress {
                 done.path.display()
             ));
         }
+    }
+
+    fn stored(&self, copy: &StoreCopy) {
+        let (step, took) = (copy.step, duration(copy.took));
+        self.say(&format!("copied to {}/step-{step:08} in {took}", copy.url));
+    }
+
+    fn waits_for_store(&self, url: &str, most: Duration) {
+        let most = duration(most);
+        self.say(&format!(
+            "waiting for the last copies to {url}, at most {most}"
+        ));
     }
 
     fn trouble(&self, error: &train::Error) {

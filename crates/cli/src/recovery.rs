@@ -1,4 +1,4 @@
-//! Before a run is resumed: what its nodes have kept becomes a checkpoint of the run.
+//! Before a run is resumed: what its nodes have kept, or its store, becomes a checkpoint of the run.
 
 use crate::{
     failure::{Failure, Outcome},
@@ -8,17 +8,15 @@ use crate::{
 };
 use bootstrap::{World, local::Options};
 use std::path::Path;
-use train::run::recover_local;
+use train::{
+    config::CheckpointConfig,
+    run::{recover_local, recover_stored},
+};
 
 /// Copies the newest local checkpoint of the run in `dir` into its folder, if it has any and one is newer. Every process of a job
 /// arrives here.
 pub(crate) fn recover(dir: &Path) -> Outcome {
-    let world = match launcher::processes() {
-        Some(processes) => processes
-            .world(Options::DEFAULT_TIMEOUT)
-            .map_err(Failure::run)?,
-        None => World::alone(),
-    };
+    let world = world()?;
     let Some(recovery) = recover_local(&world, dir)? else {
         return Ok(());
     };
@@ -36,4 +34,29 @@ pub(crate) fn recover(dir: &Path) -> Outcome {
         }
     });
     Ok(())
+}
+
+/// Copies the newest checkpoint of the run's store into `dir`, if that has no intact one. Every process of a job arrives here.
+pub(crate) fn from_store(dir: &Path, config: &CheckpointConfig) -> Outcome {
+    if let Some(fallback) = recover_stored(&world()?, dir, config)? {
+        output::note(&format!("warning: {}", fallback.reason));
+        if let Some(path) = fallback.set_aside {
+            output::note(&format!("the damaged checkpoint is now {}", path.display()));
+        }
+        output::note(&format!(
+            "taken from {}: it is now {}",
+            fallback.url,
+            fallback.path.display()
+        ));
+    }
+    Ok(())
+}
+
+fn world() -> Outcome<World> {
+    match launcher::processes() {
+        Some(processes) => processes
+            .world(Options::DEFAULT_TIMEOUT)
+            .map_err(Failure::run),
+        None => Ok(World::alone()),
+    }
 }

@@ -48,6 +48,7 @@ pub mod placement;
 pub mod preference;
 pub mod run;
 pub mod speed;
+pub mod store;
 pub mod trainer;
 
 pub use architecture::{Architecture, Families, Family, ModelConfig};

@@ -1,10 +1,12 @@
-//! `fascicle checkpoint`: inspect, verify, digest, compare, audit, recover, reshard, import or export checkpoints.
+//! `fascicle checkpoint`: inspect, verify, digest, compare, audit, recover, reshard, import or export checkpoints, and copy them to and
+//! from stores.
 
 mod audit;
 mod converted;
 mod digest;
 mod export;
 mod import;
+mod remote;
 
 use crate::{
     Registry,
@@ -114,6 +116,17 @@ pub(crate) enum Checkpoint {
     Import(import::Import),
     /// Write the full weights to one safetensors file, or to a folder that the library transformers reads
     Export(export::Export),
+    /// Copy a checkpoint to a store, such as s3://bucket/prefix
+    ///
+    /// Every byte is compared with the stored checksums on its way. The checkpoint appears in the store complete or not at all, and
+    /// one that is there already is not copied again. Credentials come from the environment: AWS_*, GOOGLE_*, AZURE_*.
+    Push(remote::Push),
+    /// Copy a checkpoint from a store into a folder
+    ///
+    /// Every byte is compared with the stored checksums. The folder has the checkpoint complete or not at all.
+    Pull(remote::Pull),
+    /// List the complete checkpoints in a store
+    List(remote::List),
 }
 
 #[derive(Serialize)]
@@ -164,6 +177,9 @@ impl Checkpoint {
             } => recut(&open(dir)?, &registry.families, *grid, out, *json),
             Checkpoint::Import(arguments) => arguments.run(registry),
             Checkpoint::Export(arguments) => arguments.run(registry),
+            Checkpoint::Push(arguments) => arguments.run(),
+            Checkpoint::Pull(arguments) => arguments.run(),
+            Checkpoint::List(arguments) => arguments.run(),
         }
     }
 }

@@ -32,9 +32,10 @@ use std::{
 use train::{
     Config, Families,
     checkpoint::{Error, Reader},
-    config::TrainingConfig,
+    config::{CheckpointConfig, TrainingConfig},
     generate::configured,
     run::{BestValidation, Resume, Run, has_local_checkpoints, recording, settle_bits},
+    store,
 };
 
 /// Columns of a timeline that no terminal shows.
@@ -104,6 +105,8 @@ impl Train {
             && let Some(dir) = self.begins_again()
         {
             recovery::recover(dir)?;
+            let stored = self.store_of_run(dir, &registry.families)?;
+            recovery::from_store(dir, &stored)?;
         }
         let from = self.from()?;
         let (mut config, opened) = self.prepare(&registry.families, from.as_ref())?;
@@ -160,6 +163,17 @@ impl Train {
         Ok(self.stated(families)?.training)
     }
 
+    // Where copies of the run in a folder lie, before it is known whether the folder has a checkpoint that says so.
+    fn store_of_run(&self, dir: &Path, families: &Families) -> Outcome<CheckpointConfig> {
+        let of_run = || Config::read(&dir.join("config.toml"), families).ok();
+        // A file that cannot be read stops no run that is resumed, and is refused where one begins.
+        let stated = self.config.as_ref();
+        let stated = stated.and_then(|path| Config::read(path, families).ok());
+        let config = stated.or_else(of_run);
+        let config = config.map_or_else(|| Config::parse("", families), Ok)?;
+        Ok(self.overrides.applied(config, families)?.checkpoint)
+    }
+
     // The configuration with the flags, before the data and the machine settle the rest.
     fn stated(&self, families: &Families) -> Outcome<Config> {
         let base = self.base(families, self.from()?.as_ref())?;
@@ -201,6 +215,10 @@ impl Train {
         // The user did not choose the grid of the default model.
         let is_default = self.config.is_none() && from.is_none();
         config.parallel.check()?;
+        if let Some((url, _)) = config.checkpoint.stored() {
+            // The store is not asked yet: one that is away stops no run.
+            drop(store::open(url)?);
+        }
         for doubt in config.doubts() {
             output::note(&format!("warning: {doubt}"));
         }

@@ -2,6 +2,7 @@
 
 mod bits;
 mod bounds;
+mod checkpoint;
 mod device;
 mod doubts;
 mod key;
@@ -17,6 +18,7 @@ mod written;
 pub use bits::BitsChoice;
 use bounds::check_path;
 pub use bounds::{Numbers, check_counts, check_numbers};
+pub use checkpoint::CheckpointConfig;
 pub use device::DeviceConfig;
 pub use grid::machine::suggest;
 pub use key::{Key, KeyType, Section};
@@ -74,6 +76,8 @@ pub struct Config {
     pub device: DeviceConfig,
     /// Where the state is that devices may have no room for.
     pub placement: PlacementConfig,
+    /// Copies of the run's checkpoints outside its folder.
+    pub checkpoint: CheckpointConfig,
 }
 
 impl Config {
@@ -88,6 +92,7 @@ impl Config {
             parallel: ParallelConfig::default(),
             device: DeviceConfig::default(),
             placement: PlacementConfig::default(),
+            checkpoint: CheckpointConfig::default(),
         }
     }
 
@@ -122,7 +127,7 @@ impl Config {
 
     /// The keys of every table but `[model]`, whose keys are its family's ([`Families::keys`]): the name of the table, empty
     /// for the keys above all tables, with its keys.
-    pub fn keys() -> [(&'static str, Vec<Key>); 7] {
+    pub fn keys() -> [(&'static str, Vec<Key>); 8] {
         #[derive(Serialize)]
         struct Above {
             seed: u64,
@@ -136,6 +141,7 @@ impl Config {
             ("parallel", ParallelConfig::keys()),
             ("device", DeviceConfig::keys()),
             ("placement", PlacementConfig::keys()),
+            ("checkpoint", CheckpointConfig::keys()),
         ]
     }
 
@@ -392,6 +398,7 @@ impl Config {
         self.parallel.check()?;
         self.device.check()?;
         self.placement.check()?;
+        self.checkpoint.check()?;
         self.data.check()?;
         check_path(
             "device.matmul_choices",

@@ -1,8 +1,8 @@
 //! TOML to a configuration, with a hint for a misspelt key.
 
 use super::{
-    Config, ConfigLocation, DataConfig, DeviceConfig, ParallelConfig, PlacementConfig,
-    TrainingConfig, TuningConfig, suggest::nearest,
+    CheckpointConfig, Config, ConfigLocation, DataConfig, DeviceConfig, ParallelConfig,
+    PlacementConfig, TrainingConfig, TuningConfig, suggest::nearest,
 };
 use crate::{Error, Families, Meant, Result};
 use grid::machine::{Mistake, UnknownName};
@@ -28,6 +28,7 @@ struct Sections {
     parallel: ParallelConfig,
     device: DeviceConfig,
     placement: PlacementConfig,
+    checkpoint: CheckpointConfig,
 }
 
 pub(super) fn config(text: &str, families: &Families) -> Result<Config> {
@@ -40,6 +41,7 @@ pub(super) fn config(text: &str, families: &Families) -> Result<Config> {
         parallel,
         device,
         placement,
+        checkpoint,
         ..
     } = sections;
     let model = families.read(text)?;
@@ -52,6 +54,7 @@ pub(super) fn config(text: &str, families: &Families) -> Result<Config> {
         parallel,
         device,
         placement,
+        checkpoint,
     })
 }
 

@@ -48,7 +48,9 @@ pub const IDLE_KEYS: [&str; 21] = [
 ];
 
 /// Keys of [`FREE_TABLES`] that decide no bit even where the bits depend on the grid.
-const NEVER_DECIDE: [&str; 13] = [
+const NEVER_DECIDE: [&str; 15] = [
+    "checkpoint.store",
+    "checkpoint.store_timeout_s",
     "device.memory_limit",
     "placement.optimiser",
     "placement.update",

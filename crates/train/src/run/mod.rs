@@ -6,7 +6,9 @@
 
 pub mod audit;
 mod bits;
+mod copies;
 pub(crate) mod dry;
+mod fallback;
 mod files;
 mod folder;
 mod local;
@@ -29,6 +31,8 @@ mod trace;
 mod traffic;
 
 pub use bits::settle_bits;
+pub use copies::{StoreCopy, StoreReport};
+pub use fallback::{Fallback, recover_stored};
 pub use folder::RunLock;
 pub use local::{has_local_checkpoints, recover_local};
 pub use observer::{Observer, Started, Stop, Summary};

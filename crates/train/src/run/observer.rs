@@ -1,6 +1,8 @@
 //! Who observes a run's progress, and what may end it.
 
-use super::{AxisTraffic, BestValidation, SampleRecord, SlowRank, SpeedRecord};
+use super::{
+    AxisTraffic, BestValidation, SampleRecord, SlowRank, SpeedRecord, StoreCopy, StoreReport,
+};
 use crate::{
     Error,
     digest::StepDigest,
@@ -11,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     path::PathBuf,
     sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
 };
 
 /// Receives a run's progress, on rank 0.
@@ -29,7 +32,11 @@ pub trait Observer: Send + Sync {
     fn checkpoint(&self, _done: &CheckpointDone) {}
     /// A local checkpoint is complete on all nodes.
     fn local_checkpoint(&self, _done: &CheckpointDone) {}
-    /// Records, a plot, a trace or a local checkpoint could not be written or read. The run continues without it.
+    /// A checkpoint was copied to the run's store.
+    fn stored(&self, _copy: &StoreCopy) {}
+    /// The steps are done, and the run waits for the last copies to its store, not longer than `most`.
+    fn waits_for_store(&self, _url: &str, _most: Duration) {}
+    /// Records, a plot, a trace, a copy in a store or a local checkpoint could not be written or read. The run continues without it.
     fn trouble(&self, _error: &Error) {}
 }
 
@@ -85,6 +92,8 @@ pub struct Summary {
     pub sample: Option<String>,
     /// The last checkpoint.
     pub checkpoint: Option<PathBuf>,
+    /// What was copied to the run's store, if it has one.
+    pub stored: Option<StoreReport>,
     /// The most that tensors held on any one device, and copies for checkpoints on the host.
     pub peak: PeakMemory,
     /// What the collectives of one step move: of the third step after the start, or of the last if the run does fewer.

@@ -5,8 +5,9 @@ use crate::{Error, Mismatch, Result, checkpoint::Reader, trainer::stored};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Tables of the configuration of which a resumed run may change every key: they decide where and how fast it computes.
-pub const FREE_TABLES: [&str; 3] = ["parallel", "device", "placement"];
+/// Tables of the configuration of which a resumed run may change every key: they decide where and how fast it computes, and where it
+/// is copied.
+pub const FREE_TABLES: [&str; 4] = ["parallel", "device", "placement", "checkpoint"];
 
 /// Other keys that a resumed run may change. The data may move: its content is compared.
 pub const FREE_KEYS: [&str; 40] = [

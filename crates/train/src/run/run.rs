@@ -88,6 +88,7 @@ pub fn run(
     let checkpoints = session.complete();
     trained?;
     checkpoints?;
+    session.finish_copies(&trainer)?;
     session.summary(&trainer, begun)
 }
 

@@ -1,19 +1,28 @@
 //! What a run does around its steps: records, digests, validation, checkpoints.
 
 use super::{
-    BestValidation, Observer, PATIENCE, Run, SampleRecord, Stop, Summary, files::RunFiles,
-    local::LocalCheckpoints, plot::LossPlot, samples::SampleText, stragglers::Stragglers, trace,
+    BestValidation, Observer, PATIENCE, Run, SampleRecord, Stop, StoreCopy, StoreReport, Summary,
+    copies::{CopyJob, StoreCopies},
+    files::RunFiles,
+    local::LocalCheckpoints,
+    plot::LossPlot,
+    samples::SampleText,
+    stragglers::Stragglers,
+    trace,
     traffic::StepTraffic,
 };
 use crate::{
     Error, Result,
     batches::Validation,
-    checkpoint::Retention,
+    checkpoint::{FileSystem, Retention, prune},
     metrics::Record,
+    store,
     trainer::{
         Attached, Callback, CheckpointDone, CheckpointWriter, PeakMemory, StepDone, Trainer,
+        disk_work,
     },
 };
+use bootstrap::{Launcher, World};
 use std::{ops::ControlFlow, path::PathBuf, time::Instant};
 
 /// A run between its first step and its last: records, validation, checkpoints, a clean stop.
@@ -41,6 +50,10 @@ pub(super) struct Session<'a> {
     has_local_failed: bool,
     plot: LossPlot,
     checkpoint: Option<PathBuf>,
+    retention: Retention,
+    // Of rank 0, if the run has a store.
+    copies: Option<StoreCopies>,
+    stored: Option<StoreReport>,
 }
 
 impl Callback for Session<'_> {
@@ -80,6 +93,8 @@ impl Callback for Session<'_> {
             }
         }
         self.save_locally(trainer, is_last || is_regular)?;
+        let news = self.copies.as_mut().map(StoreCopies::news);
+        self.report_copies(news.unwrap_or_default())?;
         if is_due(step + 1, training.sample_every) && !is_last {
             let sample = self.sample(trainer)?;
             if let Some(sample) = sample.filter(|_| self.is_first) {
@@ -142,6 +157,9 @@ impl<'a> Session<'a> {
             has_local_failed: false,
             plot: LossPlot::default(),
             checkpoint: None,
+            retention,
+            copies: None,
+            stored: None,
         };
         let local = LocalCheckpoints::open(run, trainer);
         session.local = session.tolerate(local)?.flatten();
@@ -152,6 +170,10 @@ impl<'a> Session<'a> {
             session.flop_per_step = run.flop_per_step().ok();
             for fault in faults {
                 session.tolerate::<()>(Err(fault))?;
+            }
+            if world.launcher() != Launcher::Recording {
+                let copies = session.open_store(first_step);
+                session.copies = session.tolerate(copies)?.flatten();
             }
         }
         Ok(session)
@@ -285,6 +307,63 @@ impl<'a> Session<'a> {
             self.tolerate(plotted)?;
         }
         self.checkpoint = Some(done.path);
+        if let Some(copies) = &self.copies {
+            copies.wake();
+        }
+        Ok(())
+    }
+
+    // A rank that runs again alone has no checkpoints to copy.
+    fn open_store(&self, first_step: u64) -> Result<Option<StoreCopies>> {
+        let Some((url, timeout)) = self.run.config.checkpoint.stored() else {
+            return Ok(None);
+        };
+        StoreCopies::start(CopyJob {
+            store: store::open(url)?,
+            dir: self.run.dir.join("checkpoints"),
+            retention: self.retention,
+            held: self.writer.held(),
+            first_step,
+            timeout,
+        })
+        .map(Some)
+    }
+
+    fn report_copies(&self, news: Vec<Result<StoreCopy>>) -> Result<()> {
+        for end in news {
+            match end {
+                Ok(copy) => self.observer.stored(&copy),
+                Err(error) => drop(self.tolerate::<()>(Err(error))?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the copies to the run's store, as long as one may take. Collective.
+    ///
+    /// # Errors
+    /// Those of the exchange.
+    pub(super) fn finish_copies(&mut self, trainer: &Trainer) -> Result<()> {
+        let Some((url, most)) = self.run.config.checkpoint.stored() else {
+            return Ok(());
+        };
+        let copies = self.copies.take();
+        if copies.is_some() {
+            self.observer.waits_for_store(url, most);
+        }
+        let (dir, retention) = (self.run.dir.join("checkpoints"), self.retention);
+        let finished = disk_work::all(trainer.context().world(), || {
+            let finished = copies.map(StoreCopies::finish);
+            if finished.is_some() {
+                // What was held while it was copied. If the disk refuses, the next run removes it.
+                let _ = prune(&FileSystem, &dir, &retention);
+            }
+            Ok(finished)
+        })?;
+        if let Some((news, report)) = finished {
+            self.report_copies(news)?;
+            self.stored = Some(report);
+        }
         Ok(())
     }
 
@@ -383,13 +462,21 @@ impl<'a> Session<'a> {
             out_of_patience,
             sample: sample.map(|sample| sample.text),
             checkpoint: self.checkpoint,
+            stored: told_report(context.world(), self.stored)?,
             peak: PeakMemory::of_all(context.world(), context.device(), snapshot_bytes)?,
             traffic: self.traffic.of_first_rank(context.world())?,
         })
     }
 }
 
-// Errors of what a run can do without: records, plots, traces and local checkpoints.
+// What rank 0 has copied, on every rank. Collective.
+fn told_report(world: &World, stored: Option<StoreReport>) -> Result<Option<StoreReport>> {
+    let own = || Ok(serde_json::to_vec(&stored).map_err(std::io::Error::from)?);
+    let text = disk_work::told(world, 0, own)?;
+    Ok(serde_json::from_slice(&text).map_err(std::io::Error::from)?)
+}
+
+// Errors of what a run can do without: records, plots, traces, copies in a store and local checkpoints.
 fn is_dispensable(error: &Error) -> bool {
     matches!(
         error,

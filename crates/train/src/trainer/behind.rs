@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Result,
-    checkpoint::{Disk, FileSystem, Retention},
+    checkpoint::{Disk, FileSystem, HeldSteps, Retention},
 };
 use bootstrap::World;
 use hal::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -96,6 +96,7 @@ impl CheckpointWriter {
             disk,
             dir: dir.to_owned(),
             retention,
+            held: HeldSteps::default(),
         });
         Ok(CheckpointWriter::of(trainer, beside, target))
     }
@@ -192,6 +193,14 @@ impl CheckpointWriter {
             step,
             waited,
         }))
+    }
+
+    /// Holds checkpoints of its folder that are being read: retention leaves them. Of local ones, nothing.
+    pub fn held(&self) -> HeldSteps {
+        match &self.target {
+            Target::Shared(folder) => folder.held.clone(),
+            Target::Local(_) => HeldSteps::default(),
+        }
     }
 
     /// The most bytes of the host's memory that copies have taken on this rank.

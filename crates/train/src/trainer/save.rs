@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    checkpoint::{self, Disk, FileSystem, Retention, ShardRecord, Writer, path_of_step},
+    checkpoint::{self, Disk, FileSystem, HeldSteps, Retention, ShardRecord, Writer, path_of_step},
 };
 use bootstrap::{Launcher, World};
 use serde::{Serialize, de::DeserializeOwned};
@@ -49,6 +49,7 @@ impl Trainer {
             disk: Arc::new(FileSystem),
             dir: dir.to_owned(),
             retention,
+            held: HeldSteps::default(),
         };
         write(self.context.world(), &mut snapshot, &target)
     }
@@ -60,6 +61,7 @@ pub(super) struct CheckpointFolder {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
     pub(super) retention: Retention,
+    pub(super) held: HeldSteps,
 }
 
 /// Writes the snapshots of all ranks as one checkpoint: it has its name once every rank's file is on disk. Collective.
@@ -76,6 +78,7 @@ pub(super) fn write(
         disk,
         dir,
         retention,
+        held,
     } = target;
     let writer = disk_work::all(world, || {
         snapshot.check_finite()?;
@@ -94,7 +97,7 @@ pub(super) fn write(
         };
         let records = records.into_iter().flatten().flatten().collect();
         writer.commit(records, snapshot.sections.clone())?;
-        Ok(checkpoint::prune(&**disk, dir, retention)?)
+        Ok(checkpoint::prune_unheld(&**disk, dir, retention, held)?)
     })?;
     snapshot.complete(files);
     Ok(path_of_step(dir, step))
