@@ -97,7 +97,7 @@ fn build(
             // All but the host is the prefix.
             let mut host = url.clone();
             host.set_path("");
-            let allows = std::env::var("HTTP_ALLOW_HTTP").unwrap_or_else(|_| "false".into());
+            let allows = (url.scheme() == "http").to_string();
             let builder = HttpBuilder::new().with_url(host.as_str());
             let builder = builder.with_config(ClientConfigKey::AllowHttp, allows);
             let builder = builder.with_config(timeout, REQUEST);
