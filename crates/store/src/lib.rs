@@ -1,8 +1,9 @@
 //! Copies of checkpoints in object stores: S3 and what speaks its protocol, Google Cloud Storage, Azure, or a mounted folder.
 //!
-//! This crate is for tools that copy checkpoints of [Fascicle](https://github.com/fascicle-rs/fascicle) to or from a store. A run
-//! copies its own with the key `checkpoint.store`. Begin with
-//! [Checkpoints](https://github.com/fascicle-rs/fascicle/blob/main/docs/checkpoints.md#in-an-object-store) in its manual.
+//! This crate is for the library itself, and for tools that copy checkpoints to or from a store. A run copies its own with the key
+//! `checkpoint.store` of the crate `fascicle`, with the feature `object-store`. Begin with
+//! [Checkpoints](https://github.com/fascicle-rs/fascicle/blob/main/docs/checkpoints.md#in-an-object-store) in the manual of
+//! [Fascicle](https://github.com/fascicle-rs/fascicle).
 //!
 //! A checkpoint in a store has the files of its folder, under the same names: `PREFIX/step-00000120/manifest.json` and the files that
 //! it lists. The manifest is written last and removed first, so a listing shows complete checkpoints alone. Every byte is compared with
