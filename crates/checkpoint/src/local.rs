@@ -104,7 +104,7 @@ impl Inventory {
         self.manifest.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// That bytes of a file, so many and with this CRC-32, are those that were written.
+    /// Compares the length and the CRC-32 of a file's bytes with those that were written.
     ///
     /// # Errors
     /// [`Error::Damaged`], at `place`, with the difference.

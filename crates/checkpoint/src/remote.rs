@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// Ends the work of a store: after a time, or when it is told to.
+/// When the work of a store has to end: after some time, or once it is cancelled.
 #[derive(Clone)]
 pub struct Limit {
     end: Instant,

@@ -12,7 +12,7 @@ const SHORT: usize = 2;
 const FURTHER: usize = 1;
 const LONG: usize = 6;
 
-/// Two short steps, and how often the second goes on as it did after the first.
+/// The micro-batches of two short steps, and how many times more the difference between them is added.
 pub(crate) struct Periods {
     counts: [usize; 2],
     times: usize,

@@ -187,7 +187,10 @@ fn post_norm(builder: &Builder, name: &str, config: &GptConfig) -> Result<Option
 }
 
 fn with_post_norm(norm: Option<&Norm>, x: DTensor) -> Result<DTensor> {
-    norm.map_or(Ok(x.clone()), |norm| norm.forward(&x))
+    match norm {
+        Some(norm) => norm.forward(&x),
+        None => Ok(x),
+    }
 }
 
 // Weights that write to the residual stream start smaller, scaled by the root of their number, as in GPT-2.

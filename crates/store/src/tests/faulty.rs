@@ -81,7 +81,7 @@ impl FaultyStore {
         }
     }
 
-    /// Lets the operation after so many fail.
+    /// Makes the operation after this many others fail.
     pub(super) fn fail_at(&self, operation: usize, fault: Fault) {
         *self.left.lock().unwrap() = Some((operation, fault));
     }

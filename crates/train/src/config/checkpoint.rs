@@ -10,9 +10,9 @@ crate::section! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct CheckpointConfig {
-        /// The store to which complete checkpoints are copied while the run goes on, one place for each run: `s3://bucket/prefix`,
-        /// `gs://bucket/prefix`, `az://container/prefix` or `file:///folder`, in a build with `--features object-store`. Credentials
-        /// come from the environment: `AWS_*`, `GOOGLE_*`, `AZURE_*`. Absent, or empty: no copies.
+        /// Where complete checkpoints are copied while the run goes on: `s3://bucket/prefix`, `gs://bucket/prefix`,
+        /// `az://container/prefix` or `file:///folder`, in a build with `--features object-store`. Each run needs a place of its own.
+        /// Credentials come from the environment: `AWS_*`, `GOOGLE_*`, `AZURE_*`. Absent, or empty: no copies.
         pub store: Option<String>,
         /// The most seconds that a copy may take, and that the end of a run waits for the last.
         pub store_timeout_s: u64,

@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a thread that is told to end has for that.
+/// The time that a cancelled thread has to end.
 const LEAVE: Duration = Duration::from_secs(2);
 
 /// What a run has copied to its store.

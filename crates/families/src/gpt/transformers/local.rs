@@ -38,9 +38,10 @@ impl Local {
         for key in ["attn_logit_softcapping", "final_logit_softcapping"] {
             settings.only(key, &[Value::Null])?;
         }
-        let names = ["sliding_window_pattern", "_sliding_window_pattern"];
-        let [one, other] = names.map(|name| settings.size_or_none(name));
-        let pattern = one?.or(other?).unwrap_or(PATTERN).max(1);
+        // What the library notes for itself, beside the list of kinds.
+        settings.skip(&["_sliding_window_pattern"]);
+        let pattern = settings.size_or_none("sliding_window_pattern")?;
+        let pattern = pattern.unwrap_or(PATTERN).max(1);
         Ok(Local {
             blocks: blocks(settings, pattern - 1)?,
             base,
