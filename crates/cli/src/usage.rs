@@ -58,6 +58,11 @@ impl Found<'_> {
         }
     }
 
+    // The word that is nearest to what was written: clap gives those that are near, the nearest last.
+    fn suggestion(&self, kind: ContextKind) -> Option<String> {
+        self.texts(kind).pop()
+    }
+
     // The words with which the command begins, as its usage has them.
     fn command(&self) -> String {
         let usage = self.text(ContextKind::Usage).unwrap_or_default();
@@ -74,7 +79,7 @@ impl Found<'_> {
 
     fn unknown_argument(&self) -> String {
         let (argument, command) = (self.argument(), self.command());
-        let needed = match self.text(ContextKind::SuggestedArg) {
+        let needed = match self.suggestion(ContextKind::SuggestedArg) {
             Some(near) => format!("did you mean `{}`?", bare(&near)),
             None => match &self.required()[..] {
                 [option] if !argument.starts_with('-') => {
@@ -90,7 +95,7 @@ impl Found<'_> {
         let command = self
             .text(ContextKind::InvalidSubcommand)
             .unwrap_or_default();
-        let needed = match self.text(ContextKind::SuggestedSubcommand) {
+        let needed = match self.suggestion(ContextKind::SuggestedSubcommand) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("`{} --help` lists the commands", self.command()),
         };
@@ -107,7 +112,7 @@ impl Found<'_> {
             let whole = self.text(ContextKind::InvalidArg).unwrap_or_default();
             return format!("{argument}: found no value, needs one, as in {whole}");
         }
-        let meant = match self.text(ContextKind::SuggestedValue) {
+        let meant = match self.suggestion(ContextKind::SuggestedValue) {
             Some(near) => format!("; did you mean `{near}`?"),
             None => String::new(),
         };
