@@ -107,6 +107,7 @@ fn gemma_and_gpt_neox() {
         model.family = GptFamily::Gemma;
         (model.qk_norm, model.post_norms) = (true, true);
         (model.score_size, model.local_blocks) = (12, 1);
+        model.sliding_window = 3;
     });
     check_all(&gemma, some(FEW));
     // Attention and MLP return gradients of one wire.

@@ -157,6 +157,42 @@ fn keys_passed_between_ranks_that_exchange_heads() {
     }
 }
 
+// Of 16 tokens, which eight ranks cut in 16 chunks: windows of one token, over several chunks, and of all but one token. With the
+// shorter ones, ranks of a ring receive keys that none of their queries meets.
+#[test]
+fn windows_of_attention() {
+    for (mut config, window) in [
+        (gpt2(Precision::F64), 1),
+        (llama(Precision::F64), 3),
+        (llama(Precision::F64), 15),
+    ] {
+        let open = serial(&config);
+        edit_gpt(&mut config, |model| {
+            model.sliding_window = window;
+            if model.family == GptFamily::Llama {
+                (model.local_blocks, model.local_rope_base) = (1, 100.0);
+            }
+        });
+        let expected = serial(&config);
+        assert!(difference(&expected, &open).largest() > 1e-6);
+        for way in [
+            ContextAttention::Gather,
+            ContextAttention::Heads,
+            ContextAttention::RING,
+            RING_OF_TWO,
+        ] {
+            config.parallel.context_attention = way;
+            let grids = match way == ContextAttention::RING {
+                true => &["context=8", "x=2,context=2,pipeline=2"][..],
+                false => &["context=4"],
+            };
+            for grid in grids {
+                check(&config, grid.parse().unwrap(), &expected);
+            }
+        }
+    }
+}
+
 // Sums over blocks are kept in f32, so 16-bit results are rounded once, as those of one rank.
 #[test]
 fn half_precision_in_a_ring_is_near_that_of_one_rank() {

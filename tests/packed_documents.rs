@@ -162,6 +162,24 @@ fn packed_documents_are_documents_alone_in_every_way_over_context() {
     }
 }
 
+// A window closes within the longest document, and in the next block it begins in the middle of one.
+#[test]
+fn packed_documents_are_documents_alone_where_attention_has_windows() {
+    for mut config in [gpt2(Precision::F64), llama(Precision::F64)] {
+        edit_gpt(&mut config, |model| model.sliding_window = 3);
+        let expected = expected(&config);
+        check_packed(
+            &config,
+            &expected,
+            &["x=1", "x=2,pipeline=2", "context=2", "context=4"],
+        );
+        for way in ["heads", "ring"] {
+            config.parallel.context_attention = way.parse().unwrap();
+            check_packed(&config, &expected, &["context=2", "context=4"]);
+        }
+    }
+}
+
 // Documents change the result at all: otherwise the tests above would compare the same thing twice.
 #[test]
 fn rows_that_are_one_document_have_other_losses() {

@@ -132,6 +132,7 @@ fn gemma_3_in_f64() {
         model.post_norms = true;
         model.score_size = 12;
         model.local_blocks = 1;
+        model.sliding_window = 3;
         model.local_rope_base = 100.0;
         model.dropout = 0.1;
     });

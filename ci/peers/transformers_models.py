@@ -29,15 +29,16 @@ def models():
     yield "llama3", LlamaForCausalLM(LlamaConfig(**SMALL, num_attention_heads=8, max_position_embeddings=128,
                                                  rope_parameters=LLAMA3, tie_word_embeddings=True)), "5GB"
     yield "mistral", MistralForCausalLM(MistralConfig(**SMALL, num_attention_heads=4, head_dim=32,
-                                                      max_position_embeddings=128, sliding_window=96)), "5GB"
+                                                      max_position_embeddings=128, sliding_window=9)), "5GB"
     yield "qwen2", Qwen2ForCausalLM(Qwen2Config(**SMALL, num_attention_heads=4, max_position_embeddings=128,
+                                                use_sliding_window=True, sliding_window=13, max_window_layers=0,
                                                 tie_word_embeddings=True)), "5GB"
     yield "qwen3", Qwen3ForCausalLM(Qwen3Config(**SMALL, num_attention_heads=4, head_dim=32, max_position_embeddings=128)), "5GB"
     yield "gemma", GemmaForCausalLM(GemmaConfig(**SMALL, num_attention_heads=4, head_dim=32, max_position_embeddings=128)), "5GB"
     rope = dict(sliding_attention=dict(rope_type="default", rope_theta=10000.0),
                 full_attention=dict(rope_type="linear", rope_theta=1000000.0, factor=8.0))
     yield "gemma3", Gemma3ForCausalLM(Gemma3TextConfig(**SMALL | dict(num_hidden_layers=7), num_attention_heads=4, head_dim=32,
-                                                       max_position_embeddings=128, sliding_window=96, query_pre_attn_scalar=48,
+                                                       max_position_embeddings=128, sliding_window=11, query_pre_attn_scalar=48,
                                                        rope_parameters=rope)), "5GB"
     neox = dict(vocab_size=256, hidden_size=64, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
                 max_position_embeddings=64, bos_token_id=0, eos_token_id=0)

@@ -85,8 +85,9 @@ fn the_counted_work_is_that_of_the_sizes() {
         ("gemma", ""),
         (
             "gemma",
-            "qk_norm = true\npost_norms = true\nlocal_blocks = 1\nscore_size = 12",
+            "qk_norm = true\npost_norms = true\nlocal_blocks = 1\nsliding_window = 40\nscore_size = 12",
         ),
+        ("llama", "sliding_window = 1000"),
         ("gpt_neox", "parallel_residual = true\nrotary_size = 4"),
     ] {
         let text =

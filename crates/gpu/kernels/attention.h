@@ -12,7 +12,8 @@ struct AttentionSizes {
     u64 sequences;
     u64 queries;      // per sequence
     u64 keys;         // per sequence
-    u64 first_query;  // query i attends to the keys j <= first_query + i; at most `keys`
+    u64 first_query;  // query i attends to the keys j <= first_query + i; at most `keys` and `window` together
+    u64 window;       // and to no more than so many of them, the last ones; 0: to all
     u64 first_key;    // the place of the first key held here in its complete sequence
     // sequences x queries: where in its complete sequence each query's document starts; null: at its beginning.
     const u32* documents;
@@ -76,16 +77,23 @@ FASCICLE_DEVICE u64 first_query_of(const AttentionSizes& s, u64 key) {
     return key > s.first_query ? key - s.first_query : 0;
 }
 
-// The first key that `query` meets, if its sequence has documents: it may be past the keys. A query past the last one is
-// treated as the last.
+// Whether queries meet a part of the keys before them.
+FASCICLE_DEVICE bool has_parts(const AttentionSizes& s) { return s.documents || s.window; }
+
+// The first key that `query` meets, of its document and window: it may be past the keys. A query past the last one is treated
+// as the last.
 FASCICLE_DEVICE u64 first_key_of(const AttentionSizes& s, u64 sequence, u64 query) {
     if (query >= s.queries) query = s.queries - 1;
-    u64 start = s.documents[sequence * s.queries + query], own = s.first_query + query;
-    u64 first = start > s.first_key ? start - s.first_key : 0;
+    u64 own = s.first_query + query, first = 0;
+    if (s.documents) {
+        u64 start = s.documents[sequence * s.queries + query];
+        first = start > s.first_key ? start - s.first_key : 0;
+    }
+    if (s.window && own + 1 > s.window + first) first = own + 1 - s.window;
     return first < own ? first : own;
 }
 
-// The end of the queries that meet `key` or an earlier one, if their sequence has documents, which are in order.
+// The end of the queries that meet `key` or an earlier one. Documents and windows are in order.
 FASCICLE_DEVICE u64 queries_end_of(const AttentionSizes& s, u64 sequence, u64 key) {
     u64 low = 0, high = s.queries;
     while (low < high) {

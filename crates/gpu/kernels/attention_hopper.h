@@ -17,7 +17,7 @@ template <int D> constexpr u32 FORWARD_GROUPS = D == 64 ? 3 : 2;
 // Keys of a tile.
 constexpr u32 HOPPER_KEYS = 128;
 
-// `Parts`: whether sequences have several documents.
+// `Parts`: whether queries meet a part of the keys before them, because of documents or a window.
 template <class T, int D, bool Parts>
 FASCICLE_DEVICE void attention_forward_hopper(const AttentionForwardParams& p) {
     constexpr u32 KEYS = HOPPER_KEYS, GROUPS = FORWARD_GROUPS<D>, ROWS = GROUPS * GROUP_ROWS;
@@ -160,7 +160,7 @@ FASCICLE_DEVICE void attention_forward_hopper(const AttentionForwardParams& p) {
     }
 #define FASCICLE_FORWARD_HOPPER(suffix, T, D)               \
     FASCICLE_FORWARD_HOPPER_OF(suffix, T, D, , false)       \
-    FASCICLE_FORWARD_HOPPER_OF(suffix, T, D, _documents, true)
+    FASCICLE_FORWARD_HOPPER_OF(suffix, T, D, _parts, true)
 FASCICLE_FORWARD_HOPPER(bf16, fascicle::bf16, 64)
 FASCICLE_FORWARD_HOPPER(bf16, fascicle::bf16, 128)
 FASCICLE_FORWARD_HOPPER(f16, fascicle::f16, 64)

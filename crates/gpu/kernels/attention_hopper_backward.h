@@ -142,7 +142,7 @@ FASCICLE_DEVICE void attention_backward_queries_hopper(const AttentionBackwardPa
     }
 #define FASCICLE_BACKWARD_HOPPER(side, suffix, T, D)               \
     FASCICLE_BACKWARD_HOPPER_OF(side, suffix, T, D, , false)       \
-    FASCICLE_BACKWARD_HOPPER_OF(side, suffix, T, D, _documents, true)
+    FASCICLE_BACKWARD_HOPPER_OF(side, suffix, T, D, _parts, true)
 FASCICLE_BACKWARD_HOPPER(queries, bf16, fascicle::bf16, 64)
 FASCICLE_BACKWARD_HOPPER(queries, bf16, fascicle::bf16, 128)
 FASCICLE_BACKWARD_HOPPER(queries, f16, fascicle::f16, 64)

@@ -34,7 +34,7 @@ FASCICLE_DEVICE void attention_backward_keys_hopper(const AttentionBackwardParam
     Ring<STAGES, BACKWARD_GROUPS> ring(reinterpret_cast<u64*>(numbers + STAGES));
     i32 place = i32(first) - i32(s.first_query);  // the warp's first key, counted from the first query's
     u32 begin = u32(first_query_of(s, block_first)), end = u32(s.queries);
-    // With documents: the ends of the queries that meet a key of the block, the warp's first, and each of the lane's.
+    // With parts: the ends of the queries that meet a key of the block, the warp's first, and each of the lane's.
     u32 until[HELD_ROWS], shared_end = end;
     FASCICLE_UNROLL
     for (int r = 0; r < HELD_ROWS; r++) {

@@ -86,13 +86,13 @@ FASCICLE_DEVICE void soften_row(const AttentionSizes& s, const QueryTile<A>& til
 
 // The first of the keys, in tiles of `keys`, from which on the queries from `first` on are computed.
 FASCICLE_DEVICE u64 first_tile_of(const AttentionSizes& s, u64 sequence, u64 first, u32 keys) {
-    return s.documents ? first_key_of(s, sequence, first) / keys * keys : 0;
+    return has_parts(s) ? first_key_of(s, sequence, first) / keys * keys : 0;
 }
 
 // Whether a query meets a key.
 FASCICLE_DEVICE bool meets(const AttentionSizes& s, u64 sequence, u64 query, u64 key) {
     bool causal = key < keys_before(s, query + 1);
-    return causal && (!s.documents || key >= first_key_of(s, sequence, query));
+    return causal && (!has_parts(s) || key >= first_key_of(s, sequence, query));
 }
 
 template <class T>

@@ -143,7 +143,7 @@ FASCICLE_DEVICE void attention_backward_keys(const AttentionBackwardParams& p) {
     load_rows<A, T>(p.v, own, first, rows, size, A(1), tile.v, size);
     clear(tile.d_k, rows * size);
     clear(tile.d_v, rows * size);
-    u64 end = s.documents ? queries_end_of(s, sequence, first + rows - 1) : s.queries;
+    u64 end = has_parts(s) ? queries_end_of(s, sequence, first + rows - 1) : s.queries;
     for (u64 head = kv_head * group; head < (kv_head + 1) * group; head++) {
         for (u64 query = first_query_of(s, first) / queries * queries; query < end; query += queries) {
             add_queries<T>(p, tile, shared, first, query, head, sequence);

@@ -213,7 +213,7 @@ FASCICLE_DEVICE void drop_weights(const AttentionSizes& s, u64 sequence, u64 hea
     }
 }
 
-// `Parts`: whether sequences have several documents.
+// `Parts`: whether queries meet a part of the keys before them, because of documents or a window.
 template <class T, int D, bool Drops, bool Parts>
 FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
     constexpr u32 KEYS = FORWARD_KEYS<D>;
@@ -295,8 +295,8 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
 #define FASCICLE_FORWARD_TILES(suffix, T, D)                                   \
     FASCICLE_FORWARD_TILES_OF(suffix, T, D, , false, false)                    \
     FASCICLE_FORWARD_TILES_OF(suffix, T, D, _dropout, true, false)             \
-    FASCICLE_FORWARD_TILES_OF(suffix, T, D, _documents, false, true)           \
-    FASCICLE_FORWARD_TILES_OF(suffix, T, D, _dropout_documents, true, true)
+    FASCICLE_FORWARD_TILES_OF(suffix, T, D, _parts, false, true)               \
+    FASCICLE_FORWARD_TILES_OF(suffix, T, D, _dropout_parts, true, true)
 FASCICLE_FORWARD_TILES(bf16, fascicle::bf16, 64)
 FASCICLE_FORWARD_TILES(bf16, fascicle::bf16, 128)
 FASCICLE_FORWARD_TILES(f16, fascicle::f16, 64)

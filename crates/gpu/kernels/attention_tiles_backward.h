@@ -138,7 +138,7 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
     // All heads' tiles one after another, so that the next tile is always being copied. There are none if no query meets
     // the block.
     u32 end = u32(s.queries), warp_end = end;
-    // With documents: the ends of the queries that meet a key of the block, one of the warp, and each of the lane's.
+    // With parts: the ends of the queries that meet a key of the block, one of the warp, and each of the lane's.
     u32 until[HELD_ROWS];
     FASCICLE_UNROLL
     for (int r = 0; r < HELD_ROWS; r++) {
@@ -235,8 +235,8 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
 #define FASCICLE_BACKWARD_TILES_FOR(side, suffix, T, D)                                  \
     FASCICLE_BACKWARD_TILES_OF(side, suffix, T, D, , false, false)                       \
     FASCICLE_BACKWARD_TILES_OF(side, suffix, T, D, _dropout, true, false)                \
-    FASCICLE_BACKWARD_TILES_OF(side, suffix, T, D, _documents, false, true)              \
-    FASCICLE_BACKWARD_TILES_OF(side, suffix, T, D, _dropout_documents, true, true)
+    FASCICLE_BACKWARD_TILES_OF(side, suffix, T, D, _parts, false, true)                  \
+    FASCICLE_BACKWARD_TILES_OF(side, suffix, T, D, _dropout_parts, true, true)
 #define FASCICLE_BACKWARD_TILES(suffix, T, D)             \
     FASCICLE_BACKWARD_TILES_FOR(queries, suffix, T, D)    \
     FASCICLE_BACKWARD_TILES_FOR(keys, suffix, T, D)

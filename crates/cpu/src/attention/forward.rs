@@ -3,8 +3,8 @@
 use super::{
     BLOCK, GROUP,
     blocks::{ScratchSlices, keys_end, pieces},
-    documents::Documents,
     dropout::Mask,
+    first_keys::FirstKeys,
     multiply::{Left, Multiply, Right},
     pack::{padded, panels, panels_len, rows, unpack},
     place::{Head, Task},
@@ -40,7 +40,7 @@ struct Queries<'a, T: Element> {
     out: Head<'a, T>,
     log_sum_exp: Head<'a, T::Acc>,
     mask: Option<Mask>,
-    documents: Documents<'a>,
+    first_keys: FirstKeys<'a>,
 }
 
 impl<'a, T: Element> Queries<'a, T> {
@@ -57,7 +57,7 @@ impl<'a, T: Element> Queries<'a, T> {
             log_sum_exp: unsafe { Head::sums(args.log_sum_exp, shape, sequence, head) },
             mask: Mask::of(shape, sequence, head),
             // SAFETY: as above.
-            documents: unsafe { Documents::of(args.documents, shape, sequence) },
+            first_keys: unsafe { FirstKeys::of(args.documents, shape, sequence) },
         }
     }
 }
@@ -172,7 +172,7 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
                 scale,
                 &mut self.scratch.queries[..count * len],
             );
-            let begin = head.documents.begin(start);
+            let begin = head.first_keys.begin(start);
             // Rows that fill up a group are not computed: a call for one query would spend most of its time on them.
             let held = count.min(self.args.shape.queries - start);
             self.scores(simd, begin, [start, count], held);
@@ -227,7 +227,7 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
         let (end, step) = (keys_end(shape, query), score_step(shape));
         let scores = &mut self.scratch.scores[row * step..][..end];
         let scores = scores.get_mut(begin..).unwrap_or_default();
-        let met = head.documents.met_from(begin, query);
+        let met = head.first_keys.met_from(begin, query);
         if met.is_empty() {
             scores.fill(T::Acc::ZERO);
             head.log_sum_exp.row_mut(0)[query] = T::Acc::LOWEST;

@@ -1,7 +1,7 @@
 //! Causal attention, block by block.
 //!
 //! Read in this order: [`place`] finds a head's rows in memory; [`pack`] lays them out for the matmuls;
-//! [`documents`] finds the first key that a query meets; [`blocks`] lists the pieces of the pairs to compute;
+//! [`first_keys`] finds the first key that a query meets; [`blocks`] lists the pieces of the pairs to compute;
 //! [`lanes`](crate::lanes) has the vector operations that matmuls need; [`multiply`] multiplies blocks; [`softmax`] turns
 //! scores into weights, and [`dropout`] drops some of them; [`forward()`] and [`backward()`] are the two passes.
 //!
@@ -19,8 +19,8 @@
 
 mod backward;
 mod blocks;
-mod documents;
 mod dropout;
+mod first_keys;
 mod forward;
 mod multiply;
 mod pack;

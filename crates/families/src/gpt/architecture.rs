@@ -31,13 +31,17 @@ impl Architecture for GptConfig {
             format!("{count} {word}{}", if count == 1 { "" } else { "s" })
         };
         format!(
-            "{}: {}, width {}, {} of {}, context {}, vocabulary {}, {}{}",
+            "{}: {}, width {}, {} of {}, context {}{}, vocabulary {}, {}{}",
             self.design().title,
             plural(self.layers, "layer"),
             self.hidden,
             plural(self.heads, "head"),
             self.head_size(),
             self.context,
+            match self.sliding_window {
+                0 => String::new(),
+                window => format!(" with windows of {window}"),
+            },
             self.vocabulary,
             if self.tied_head {
                 "tied head"
@@ -85,10 +89,10 @@ impl Architecture for GptConfig {
 
     /// # Source
     /// For GPT-2, Narayanan et al., SC 2021 (arXiv 2104.04473): 96 B s l h^2 (1 + s/(6h) + V/(16 l h)), with 72
-    /// in place of 96 without recomputation. For other families, the same count is made from their own matrices.
+    /// in place of 96 without recomputation. For other families, and with windows, the same count is made from their own matrices.
     fn published_flop_per_row(&self, recompute: bool) -> Option<f64> {
         let factor = if recompute { 96.0 } else { 72.0 };
-        if self.family != GptFamily::Gpt2 {
+        if self.family != GptFamily::Gpt2 || self.sliding_window > 0 {
             return Some(self.flop_per_row()? * factor / 72.0);
         }
         let (layers, h, s) = (self.layers as f64, self.hidden as f64, self.context as f64);

@@ -25,6 +25,7 @@ pub(super) struct Attention {
     head_norms: Option<[HeadNorm; 2]>,
     name: String,
     head_size: usize,
+    window: Option<usize>,
     dropout: f64,
     // By which queries are multiplied, if scores are divided by another root than that of the head size.
     query_scale: Option<f64>,
@@ -61,6 +62,7 @@ impl Attention {
             head_norms: head_norms.transpose()?,
             name: format!("blocks.{index}.attention"),
             head_size: config.head_size(),
+            window: config.window(index),
             dropout: config.dropout,
             query_scale: (config.score_size() != config.head_size())
                 .then(|| (config.head_size() as f64 / config.score_size() as f64).sqrt()),
@@ -104,6 +106,7 @@ impl Attention {
             name: self.name.clone(),
             sequence,
             head_size: self.head_size,
+            window: self.window,
             dropout: self.dropout,
         };
         let out = self

@@ -38,6 +38,7 @@ impl GptConfig {
                 ("mlp_hidden", self.mlp_hidden, 0..=MOST),
                 ("head_size", self.head_size, 0..=MOST_HIDDEN),
                 ("score_size", self.score_size, 0..=MOST_HIDDEN),
+                ("sliding_window", self.sliding_window, 0..=MOST),
                 ("local_blocks", self.local_blocks, 0..=MOST_LAYERS),
                 ("pad_vocabulary_to", self.pad_vocabulary_to, 1..=MOST),
             ],

@@ -61,10 +61,13 @@ train::section! {
         /// Stretches rotary positions, for a context beyond that of the first training: `none`, `linear:FACTOR`, or
         /// `llama3:FACTOR:LOW:HIGH:CONTEXT`, which leaves wavelengths below CONTEXT / HIGH tokens as they are.
         pub rope_scaling: RopeScaling,
-        /// Blocks between two whose rotary positions have `rope_base` and `rope_scaling`, from the first one on; their own have
-        /// `local_rope_base`. As in Gemma 3, where it is 5; 0: all blocks are alike.
+        /// Tokens to which a token attends at most, its own and those right before it, as in Mistral: in the local blocks, or in
+        /// all if `local_blocks` is 0. 0: all before it.
+        pub sliding_window: usize,
+        /// Local blocks in front of each one that is not, as in Gemma 3, where it is 5: they have windows, and rotary positions
+        /// with `local_rope_base`, the others have `rope_base` and `rope_scaling`. 0: all blocks are alike.
         pub local_blocks: usize,
-        /// Base of rotary positions in these blocks, which nothing stretches.
+        /// Base of rotary positions in local blocks, which nothing stretches.
         pub local_rope_base: f64,
         /// Standard deviation of initial weights.
         pub init_deviation: f64,
@@ -97,6 +100,7 @@ impl Default for GptConfig {
             rope_base: 10_000.0,
             rotary_size: 0,
             rope_scaling: RopeScaling::None,
+            sliding_window: 0,
             local_blocks: 0,
             local_rope_base: 10_000.0,
             init_deviation: 0.02,
@@ -150,9 +154,15 @@ impl GptConfig {
         }
     }
 
-    /// Whether the rotary positions of a block are those of a local one.
+    /// Whether a block is a local one.
     pub fn is_local(&self, block: usize) -> bool {
         !(block + 1).is_multiple_of(self.local_blocks + 1)
+    }
+
+    /// The tokens to which a token attends at most in a block; `None`: all before it.
+    pub fn window(&self, block: usize) -> Option<usize> {
+        let has_window = self.local_blocks == 0 || self.is_local(block);
+        (self.sliding_window > 0 && has_window).then_some(self.sliding_window)
     }
 
     /// By the root of this, scores are divided.

@@ -27,14 +27,25 @@ impl GptConfig {
     }
 
     /// Flop of GEMMs and attention per token, forward and backward, as published figures count them: 6 for each
-    /// weight of a GEMM, and 12 x layers x query features x context for attention, half of which is never computed.
+    /// weight of a GEMM, and 12 x layers x query features x context for attention, half of which is never computed. A window
+    /// leaves less of both halves.
     pub fn flop_per_token(&self) -> f64 {
         let (h, mlp) = (self.hidden, self.mlp_hidden());
         let (q, kv) = (self.query_width(), self.key_width());
         let mats = self.design().mlp_matrices();
         let weights =
             self.layers * (2 * h * q + 2 * h * kv + mats * h * mlp) + self.padded_vocabulary() * h;
-        6.0 * weights as f64 + 12.0 * (self.layers * q * self.context) as f64
+        let attended: f64 = (0..self.layers).map(|block| self.attended(block)).sum();
+        6.0 * weights as f64 + 24.0 * q as f64 * attended
+    }
+
+    /// Tokens to which a token of a complete sequence attends in a block, on average, with half of its own.
+    pub(super) fn attended(&self, block: usize) -> f64 {
+        let context = self.context as f64;
+        let window = self
+            .window(block)
+            .map_or(context, |window| context.min(window as f64));
+        window - window * window / (2.0 * context)
     }
 }
 

@@ -127,11 +127,15 @@ impl Model for Gpt {
         let flop = match segment {
             0 => 8 * h,
             _ if segment + 1 == self.num_segments() => 2 * h * config.padded_vocabulary(),
-            // Causal attention computes half of the 4 q s operations of scores and weighted sums.
-            _ if segment % 2 == 1 => 4 * h * q + 4 * h * kv + 2 * q * config.context,
+            _ if segment % 2 == 1 => 4 * h * q + 4 * h * kv,
             _ => 2 * matrices * h * config.mlp_hidden(),
         };
-        Some(flop as f64)
+        let attention = match self.kind(segment) {
+            // Scores and weighted sums.
+            "attention" => 4.0 * q as f64 * config.attended((segment - 1) / 2),
+            _ => 0.0,
+        };
+        Some(flop as f64 + attention)
     }
 
     /// The embedding, the two halves of each block, and the head.

@@ -100,6 +100,7 @@ fn a_gemma_3_on_every_grid() {
         "model.post_norms = true",
         "model.score_size = 12",
         "model.local_blocks = 1",
+        "model.sliding_window = 3",
         "model.local_rope_base = 100.0",
         "training.precision = \"f32\"",
     ];

@@ -16,6 +16,7 @@ params! {
         queries: u64,
         keys: u64,
         first_query: u64,
+        window: u64,
         first_key: u64,
         documents: u64,
         heads: u64,
@@ -61,12 +62,15 @@ impl AttentionSizes {
         documents: Option<RawSlice>,
         [tile_rows, tile_others]: [u32; 2],
     ) -> Self {
+        let window = shape.closing_window();
+        // From there on every query meets every key, or none, so positions stay as small as the sizes.
+        let last_place = shape.keys.saturating_add(window.unwrap_or(0));
         let sizes = AttentionSizes {
             sequences: shape.sequences as u64,
             queries: shape.queries as u64,
             keys: shape.keys as u64,
-            // From there on every query meets every key, so positions stay as small as the sizes.
-            first_query: shape.first_query.min(shape.keys) as u64,
+            first_query: shape.first_query.min(last_place) as u64,
+            window: window.unwrap_or(0) as u64,
             first_key: shape.first_key as u64,
             documents: documents.map_or(0, |starts| starts.addr),
             heads: shape.heads as u64,

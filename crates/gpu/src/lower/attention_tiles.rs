@@ -13,19 +13,22 @@ const WARPS: u32 = 4;
 /// Elements of a shared tile.
 const TILE: u32 = 4096;
 
-/// Queries and keys of a sequence together, so that signed positions of 32 bits have room for a block.
+/// Queries and keys of a sequence and a window together, so that signed positions of 32 bits have room for a block.
 const MAX_ROWS: usize = 1 << 30;
 
 /// Whether the matrix units support this: 16-bit elements, heads of 64 or 128, rows that begin at multiples of 16
-/// bytes, fewer than 2^30 queries and keys per sequence.
+/// bytes, fewer than 2^30 queries, keys and keys of a window per sequence.
 pub(super) fn serve(shape: &AttentionShape, slices: &[RawSlice]) -> bool {
     let fits = |slice: &RawSlice| {
         matches!(slice.dtype, DType::Bf16 | DType::F16) && slice.addr.is_multiple_of(16)
     };
     // The largest score must remain the largest after scaling.
-    let sizes =
-        matches!(shape.head_size, 64 | 128) && shape.queries.saturating_add(shape.keys) < MAX_ROWS;
-    sizes && shape.scale > 0.0 && slices.iter().all(fits)
+    let rows = shape.queries.saturating_add(shape.keys);
+    let rows = rows.saturating_add(shape.closing_window().unwrap_or(0));
+    matches!(shape.head_size, 64 | 128)
+        && rows < MAX_ROWS
+        && shape.scale > 0.0
+        && slices.iter().all(fits)
 }
 
 /// The kernels.
@@ -120,7 +123,8 @@ impl Unit {
     }
 }
 
-/// The launch of `pass`. Its variants with dropout, and with several `documents` in a sequence, are separate functions.
+/// The launch of `pass`. Its variants with dropout, and where a query meets a part of the keys before it because of
+/// `documents` or a window, are separate functions.
 pub(super) fn launch(
     pass: Pass,
     (shape, documents): (&AttentionShape, bool),
@@ -142,6 +146,7 @@ pub(super) fn launch(
             pass.shared_bytes_of_groups(head_size),
         ),
     };
+    let has_parts = documents || shape.closing_window().is_some();
     let dropout = if shape.dropout.is_some() {
         "_dropout"
     } else {
@@ -153,6 +158,6 @@ pub(super) fn launch(
         .and("_")
         .and(shape.head_size)
         .and(dropout)
-        .and(if documents { "_documents" } else { "" });
+        .and(if has_parts { "_parts" } else { "" });
     Launch::new(name, grid, [threads, 1, 1], params).with_shared(shared)
 }

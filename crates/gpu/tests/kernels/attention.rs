@@ -307,6 +307,48 @@ fn documents_agree_on_matrix_units() {
     }
 }
 
+/// Windows that begin everywhere in a tile, and one of more keys than there are.
+const WINDOWS: [usize; 5] = [2, 9, 64, 77, 1000];
+
+fn windowed(shape: AttentionShape, window: usize) -> AttentionShape {
+    AttentionShape {
+        window: Some(window),
+        ..shape
+    }
+}
+
+#[test]
+fn windows_agree_on_plain_kernels() {
+    for (dtype, spacing) in FLOATS {
+        let check = |shape, lengths: &[usize]| check_documents(dtype, spacing, shape, 1, lengths);
+        for window in WINDOWS {
+            check(windowed(shape([2, 75, 2, 1, 20]), window), &[]);
+            check(windowed(dropped(shape([2, 37, 4, 2, 8])), window), &[50, 3]);
+        }
+        for (cut, window) in CUTS.into_iter().zip(WINDOWS[1..].iter().cycle()) {
+            check(windowed(cut_shape(cut, [2, 1, 12]), *window), &[]);
+        }
+    }
+}
+
+#[test]
+fn windows_agree_on_matrix_units() {
+    for (dtype, spacing) in [(DType::Bf16, 7.9e-3), (DType::F16, 9.8e-4)] {
+        let check = |shape, lengths: &[usize]| check_documents(dtype, spacing, shape, 0, lengths);
+        for window in WINDOWS {
+            check(windowed(shape([1, 230, 2, 1, 64]), window), &[]);
+            check(windowed(shape([1, 150, 1, 1, 128]), window), &[50, 3]);
+        }
+        for window in [9, 77] {
+            check(windowed(dropped(shape([1, 140, 1, 1, 128])), window), &[]);
+        }
+        for (cut, window) in CUTS.into_iter().zip(WINDOWS[1..].iter().cycle()) {
+            check(windowed(cut_shape(cut, [2, 1, 64]), *window), &[]);
+            check(windowed(cut_shape(cut, [1, 1, 128]), *window), &[]);
+        }
+    }
+}
+
 #[test]
 fn blocks_of_keys_are_joined() {
     let [sequences, queries, heads] = [2, 37, 3];
@@ -421,10 +463,14 @@ fn cutting_the_queries_changes_no_bit_of_their_rows() {
         let causal = shape([1, 150, 2, 1, head_size]);
         let lengths: &[usize] = &[70, 3];
         let devices = [traits(32), traits(64), with_warpgroups()];
-        for ((whole, lengths), device) in
-            [(causal, &[][..]), (dropped(causal), &[]), (causal, lengths)]
-                .into_iter()
-                .flat_map(|case| devices.map(|device| (case, device)))
+        for ((whole, lengths), device) in [
+            (causal, &[][..]),
+            (dropped(causal), &[]),
+            (causal, lengths),
+            (windowed(causal, 40), &[]),
+        ]
+        .into_iter()
+        .flat_map(|case| devices.map(|device| (case, device)))
         {
             let width = whole.heads * whole.head_size;
             let whole = (&whole, lengths);

@@ -1,4 +1,4 @@
-//! Causal attention that never holds the queries x keys matrix, within documents or over whole sequences.
+//! Causal attention that never holds the queries x keys matrix, over whole sequences, within documents or within windows.
 
 use crate::{
     RawSlice,
@@ -30,7 +30,8 @@ pub struct AttentionDropout {
 /// Sizes of an attention. Query head h reads key and value head `h / (heads / kv_heads)`.
 ///
 /// Query i of a sequence attends to its keys `j < keys` with `j <= first_query + i`. In self-attention, `queries` equals
-/// `keys` and `first_query` is 0. From `first_query >= keys - 1` on, every query attends to every key.
+/// `keys` and `first_query` is 0. From `first_query >= keys - 1` on, every query attends to every key. A window leaves of
+/// these keys the last ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionShape {
     /// Sequences held here.
@@ -44,6 +45,8 @@ pub struct AttentionShape {
     /// Place of the first key held here in its complete sequence; the first query's is `first_key + first_query`. Only
     /// dropout and documents read it.
     pub first_key: usize,
+    /// The keys to which a query attends at most, its own and those right before it; at least one. `None`: all before it.
+    pub window: Option<usize>,
     /// Query heads held here.
     pub heads: usize,
     /// Key and value heads held here; divides `heads`.
@@ -58,7 +61,7 @@ pub struct AttentionShape {
 
 impl AttentionShape {
     /// Causal self-attention of complete sequences of `sequence` tokens: each token attends to itself and to those before
-    /// it. The scale is 1 / sqrt(head_size), and there is no dropout.
+    /// it. The scale is 1 / sqrt(head_size), and there is no window and no dropout.
     pub fn causal(
         sequences: usize,
         sequence: usize,
@@ -70,6 +73,7 @@ impl AttentionShape {
             keys: sequence,
             first_query: 0,
             first_key: 0,
+            window: None,
             heads,
             kv_heads,
             head_size,
@@ -78,7 +82,7 @@ impl AttentionShape {
         }
     }
 
-    /// The number of keys, the first of its sequence, to which query `query` attends if its sequence is one document.
+    /// The number of keys, the first of its sequence, that are not behind query `query`.
     #[inline]
     pub fn keys_met(&self, query: usize) -> usize {
         let own = self.first_query.saturating_add(query);
@@ -90,7 +94,18 @@ impl AttentionShape {
     #[inline]
     pub fn first_met(&self, query: usize, start: u32) -> usize {
         let own = self.first_query.saturating_add(query);
-        (start as usize).saturating_sub(self.first_key).min(own)
+        let of_document = (start as usize).saturating_sub(self.first_key);
+        let of_window = self
+            .window
+            .map_or(0, |window| own.saturating_add(1).saturating_sub(window));
+        of_document.max(of_window).min(own)
+    }
+
+    /// The window, if a query has more keys before it than that.
+    #[inline]
+    pub fn closing_window(&self) -> Option<usize> {
+        let places = self.first_query.saturating_add(self.queries);
+        self.window.filter(|&window| window < places)
     }
 
     /// Index of dropout's weight of the first query on the first key, of the first head and sequence held here. The sizes
@@ -107,16 +122,24 @@ impl AttentionShape {
     /// Documents, whose lengths are values of a batch, do not change this count: it is then a bound. A float, as counts of
     /// operations are: exact up to 2^53 pairs.
     pub fn pairs(&self) -> f64 {
-        let (queries, keys) = (self.queries as f64, self.keys as f64);
+        let all = self.pairs_before(self.first_query, self.queries);
+        let Some(window) = self.window else {
+            return all;
+        };
+        // Keys before the window of query i are those that a query has before it that is so many places earlier.
+        let without = window.saturating_sub(self.first_query).min(self.queries);
+        let first = self.first_query.saturating_sub(window);
+        all - self.pairs_before(first, self.queries - without)
+    }
+
+    // Pairs of so many queries from the place `first` on with the keys that are not behind them.
+    fn pairs_before(&self, first: usize, queries: usize) -> f64 {
         // Queries from the one on that attends to the last key attend to all.
-        let partial = self
-            .keys
-            .saturating_sub(1)
-            .saturating_sub(self.first_query)
-            .min(self.queries) as f64;
-        let first = self.first_query as f64 + 1.0;
+        let partial = self.keys.saturating_sub(1).saturating_sub(first);
+        let partial = partial.min(queries) as f64;
+        let (queries, keys, met) = (queries as f64, self.keys as f64, first as f64 + 1.0);
         let triangle = match partial > 0.0 {
-            true => partial * first + partial * (partial - 1.0) / 2.0,
+            true => partial * met + partial * (partial - 1.0) / 2.0,
             false => 0.0,
         };
         triangle + (queries - partial) * keys
@@ -125,8 +148,8 @@ impl AttentionShape {
 
 /// `out = softmax(scale * q k^T, causal) v`, head by head, with fp32 (or f64) inside.
 ///
-/// With `documents`, a query attends only to the keys of its own document: from [`AttentionShape::first_met`] on. One that
-/// meets no key held here has an output of 0, and the log-sum-exp -infinity.
+/// With `documents` or a window, a query attends only to the keys of its own document and window: from
+/// [`AttentionShape::first_met`] on. One that meets no key held here has an output of 0, and the log-sum-exp -infinity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttentionForward {
     /// Sizes.
@@ -238,28 +261,74 @@ mod tests {
         };
         assert_eq!(behind.first_met(0, 29), 19);
         assert!(behind.first_met(0, 29) >= behind.keys);
+        // A window of two keys begins at the key before its own, and does not open a document that starts there.
+        let narrow = AttentionShape {
+            window: Some(2),
+            ..shape
+        };
+        let first = [0, 10, 12, 13, 99].map(|start| narrow.first_met(1, start));
+        assert_eq!(first, [2, 2, 2, 3, 3]);
+        assert_eq!(narrow.first_met(0, 0), 1);
+    }
+
+    #[test]
+    fn a_window_closes_where_a_query_has_more_keys_before_it() {
+        let closing = |first_query, window| {
+            let shape = AttentionShape {
+                first_query,
+                window,
+                ..AttentionShape::causal(1, 4, [1, 1, 1])
+            };
+            shape.closing_window()
+        };
+        assert_eq!(closing(0, None), None);
+        assert_eq!(closing(0, Some(4)), None);
+        assert_eq!(closing(0, Some(3)), Some(3));
+        assert_eq!(closing(1, Some(4)), Some(4));
+        assert_eq!(closing(usize::MAX, Some(4)), Some(4));
     }
 
     #[test]
     fn pairs_are_those_of_every_query() {
-        for (queries, keys) in [(0, 0), (0, 3), (1, 1), (5, 5), (4, 9), (9, 4), (3, 1)] {
-            for first_query in [0, 1, 2, 3, 4, 8, 9, 20, usize::MAX] {
-                let shape = AttentionShape {
-                    queries,
-                    keys,
-                    first_query,
-                    ..AttentionShape::causal(1, 0, [1, 1, 1])
-                };
-                let met = (0..queries)
-                    .map(|query| shape.keys_met(query))
-                    .sum::<usize>();
-                assert_eq!(shape.pairs(), met as f64, "{shape:?}");
-                let meets =
-                    |query: usize, key: usize| key as u128 <= first_query as u128 + query as u128;
-                let all = (0..queries).flat_map(|query| (0..keys).map(move |key| (query, key)));
-                let defined = all.filter(|&(query, key)| meets(query, key)).count();
-                assert_eq!(met, defined, "{shape:?}");
-            }
+        let windows = [
+            None,
+            Some(1),
+            Some(2),
+            Some(3),
+            Some(5),
+            Some(8),
+            Some(9),
+            Some(100),
+        ];
+        let sizes = [(0, 0), (0, 3), (1, 1), (5, 5), (4, 9), (9, 4), (3, 1)];
+        let first_queries = [0, 1, 2, 3, 4, 8, 9, 20, usize::MAX];
+        let cases = sizes.into_iter().flat_map(|sizes| {
+            first_queries
+                .into_iter()
+                .flat_map(move |first_query| windows.map(|window| (sizes, first_query, window)))
+        });
+        for ((queries, keys), first_query, window) in cases {
+            let shape = AttentionShape {
+                queries,
+                keys,
+                first_query,
+                window,
+                ..AttentionShape::causal(1, 0, [1, 1, 1])
+            };
+            let met = |query| {
+                let end = shape.keys_met(query);
+                end.saturating_sub(shape.first_met(query, 0))
+            };
+            let sum = (0..queries).map(met).sum::<usize>();
+            assert_eq!(shape.pairs(), sum as f64, "{shape:?}");
+            let meets = |query: usize, key: usize| {
+                let (own, key) = (first_query as u128 + query as u128, key as u128);
+                let window = window.map_or(u128::MAX, |window| window as u128);
+                key <= own && own - key < window
+            };
+            let all = (0..queries).flat_map(|query| (0..keys).map(move |key| (query, key)));
+            let defined = all.filter(|&(query, key)| meets(query, key)).count();
+            assert_eq!(sum, defined, "{shape:?}");
         }
     }
 }

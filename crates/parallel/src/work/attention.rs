@@ -1,6 +1,7 @@
 //! Attention, and what it moves over Context.
 
 use crate::{ContextAttention, Operation};
+use tensor::ops::attention::AttentionShape;
 
 /// An attention, per row of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub struct AttentionWork {
     pub sequence: usize,
     /// Elements of a head.
     pub head_size: usize,
+    /// The keys to which a query attends at most; `None`: all before it.
+    pub window: Option<usize>,
     /// Features of its queries.
     pub query_features: usize,
     /// Features of its keys; as many of its values.
@@ -20,9 +23,23 @@ pub struct AttentionWork {
 }
 
 impl AttentionWork {
-    /// Flop of the scores and their weighted sum, for the half that a causal mask leaves.
+    /// Flop of the scores and their weighted sum, for what a causal mask leaves: half of the square of all tokens, less half of
+    /// that of the tokens that a window leaves out.
     pub fn flop(&self) -> f64 {
-        2.0 * (self.heads * self.sequence * self.sequence * self.head_size) as f64
+        let square = |tokens: usize| (tokens * tokens) as f64;
+        let without = self
+            .window
+            .map_or(0, |window| self.sequence.saturating_sub(window));
+        let met = square(self.sequence) - square(without);
+        2.0 * (self.heads * self.head_size) as f64 * met
+    }
+
+    /// The attention of so many heads, each with keys of its own.
+    pub fn shape(&self, heads: usize) -> AttentionShape {
+        AttentionShape {
+            window: self.window,
+            ..AttentionShape::causal(1, self.sequence, [heads, heads, self.head_size])
+        }
     }
 
     /// What `ranks` ranks of Context move if they cut the sequences, and layers run forward `forwards` times.

@@ -6,7 +6,6 @@ use super::{
 };
 use crate::{Candidate, Request, enumerate};
 use grid::Axis;
-use hal::kernel::AttentionShape;
 use parallel::{
     ContextAttention,
     work::{AttentionWork, SegmentWork, Work},
@@ -169,7 +168,7 @@ impl<'a> Local<'a> {
         let degrees = &self.candidate.degrees;
         let seconds = |work: &AttentionWork| {
             let heads = self.rows * work.heads / degrees.x;
-            let shape = AttentionShape::causal(1, work.sequence, [heads, heads, work.head_size]);
+            let shape = work.shape(heads);
             let of = |backward| machine.attention(&shape, dtype, form, backward);
             // Every rank of Context meets as many pairs of tokens.
             let parts = if work.tokens { degrees.context } else { 1 };

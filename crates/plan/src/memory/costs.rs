@@ -4,7 +4,6 @@
 
 use crate::Request;
 use grid::machine::{GemmShape, Variant};
-use hal::kernel::AttentionShape;
 use parallel::{
     memory::{PlaceKind, SegmentMemory},
     work::{AttentionWork, LinearWork, Place, SegmentWork},
@@ -219,7 +218,7 @@ impl Local<'_> {
     fn attention(&self, work: &AttentionWork) -> [f64; 2] {
         let grid = &self.config.parallel.grid;
         let heads = self.rows() * work.heads / grid.x;
-        let shape = AttentionShape::causal(1, work.sequence, [heads, heads, work.head_size]);
+        let shape = work.shape(heads);
         let dtype = self.config.training.precision.dtype();
         let form = self.request.attention(false);
         [false, true].map(|backward| {

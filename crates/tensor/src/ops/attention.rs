@@ -1,4 +1,4 @@
-//! Causal attention, over whole sequences or within documents, and rotary positions.
+//! Causal attention, over whole sequences, within documents or within windows, and rotary positions.
 
 use super::{float, holds, launch};
 use crate::{Arguments, Tensor, shape::product};
@@ -20,9 +20,9 @@ pub use hal::kernel::{AttentionDropout, AttentionShape, RotaryFrequencies, Rotar
 /// `q` and the result: (sequences * queries) x (heads * head_size). `k`, `v`: (sequences * keys) x (kv_heads * head_size).
 /// `documents`: sequences x queries, u32. The log-sum-exp: sequences x heads x queries, of the accumulator type.
 /// # Cost
-/// Blocks of keys before the documents of a block of queries are skipped.
+/// Blocks of keys before the documents and the windows of a block of queries are skipped.
 /// # Errors
-/// [`Error::Invalid`] if the shape has no elements in a head, queries without a key or heads that are not a multiple of
+/// [`Error::Invalid`] if the shape has no elements in a head, no key in a window, queries without a key or heads that are not a multiple of
 /// its key and value heads, if its dropout is not valid, and if a tensor's size or type does not match it.
 pub fn attention(
     shape: AttentionShape,
@@ -183,6 +183,10 @@ fn check(shape: &AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(
     }
     if shape.head_size == 0 {
         let found = "heads of no elements";
+        return Err(Error::invalid("attention", found, "at least one"));
+    }
+    if shape.window == Some(0) {
+        let found = "a window of no keys";
         return Err(Error::invalid("attention", found, "at least one"));
     }
     if shape.keys == 0 && shape.queries > 0 {

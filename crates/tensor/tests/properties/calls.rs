@@ -638,8 +638,8 @@ fn norm_backward(world: &mut World, step: &Step) -> Result<()> {
 fn attention(world: &mut World, step: &Step) -> Result<()> {
     let [sequences, queries, heads, kv_heads, head_size] = step.sizes;
     // Sizes for the rest, of the same kinds, in any combination.
-    let [keys, first_query, first_key] =
-        [2, 3, 4].map(|by| step.sizes[(usize::from(step.tensors[0]) + by) % 5]);
+    let [window, keys, first_query, first_key] =
+        [1, 2, 3, 4].map(|by| step.sizes[(usize::from(step.tensors[0]) + by) % 5]);
     let dropout = (step.small(0) > 5).then_some(AttentionDropout {
         probability: step.numbers[0],
         key: Key::new(3, "test", 4),
@@ -654,6 +654,7 @@ fn attention(world: &mut World, step: &Step) -> Result<()> {
         keys,
         first_query,
         first_key,
+        window: (step.small(3) > 3).then_some(window),
         heads,
         kv_heads,
         head_size,
@@ -678,6 +679,7 @@ fn attention(world: &mut World, step: &Step) -> Result<()> {
     shape.sequences = step.small(0);
     shape.queries = step.small(1);
     shape.keys = step.small(3);
+    shape.window = shape.window.map(|window| window % 7 + 1);
     (shape.kv_heads, shape.heads) = (kv_heads, kv_heads * (step.small(2) % 3));
     shape.head_size = step.small(4);
     if let Some(dropout) = &mut shape.dropout {

@@ -49,12 +49,20 @@ fn attention(device: &Device, dtype: DType) {
         assert_eq!(starts.to_vec::<u32>().unwrap(), begin, "starts");
         assert_eq!(places.to_vec::<u32>().unwrap(), own, "places");
     }
-    for (starts, begin) in [(None, [0; 14]), (Some(&starts), begin)] {
+    let ways = [(None, [0; 14]), (Some(&starts), begin)];
+    let windows = [None, Some(3)];
+    for ((starts, begin), window) in ways
+        .into_iter()
+        .flat_map(|way| windows.map(|window| (way, window)))
+    {
+        let shape = AttentionShape { window, ..shape };
+        let of_document = starts.map(|_| begin);
+        let of_window = |token: usize| (token % 7 + 1).saturating_sub(window.unwrap_or(7));
+        let begin = std::array::from_fn(|token| begin[token].max(of_window(token)));
         let (found, _) = ops::attention(shape, &q_t, &k_t, &v_t, starts).unwrap();
         let expected = attended(begin, [&q, &k, &v]);
         compare("attention", &found, &expected, 2.0);
-        let begins = starts.map(|_| begin);
-        joined(device, dtype, (shape, begins), [&q, &k, &v], &expected);
+        joined(device, dtype, (shape, of_document), [&q, &k, &v], &expected);
     }
 }
 

@@ -76,6 +76,11 @@ impl Settings {
         self.keys.get(key).filter(|value| !value.is_null())
     }
 
+    /// Whether there is a setting, even if its value is null.
+    pub fn states(&self, key: &str) -> bool {
+        self.keys.contains_key(key)
+    }
+
     /// Notes settings that do not decide outputs, for which nothing is to be read.
     pub fn skip(&self, keys: &[&str]) {
         hal::lock(&self.read).extend(keys.iter().map(|key| (*key).to_owned()));

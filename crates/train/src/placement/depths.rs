@@ -9,7 +9,6 @@ use grid::{
     Degrees, Grid,
     machine::{GemmShape, Machine, Route, Variant},
 };
-use hal::kernel::AttentionShape;
 use parallel::{
     Operation,
     memory::SegmentMemory,
@@ -158,7 +157,7 @@ impl Step<'_> {
         };
         let attention = |work: &AttentionWork| {
             let heads = self.rows() * work.heads / self.degrees.x;
-            let shape = AttentionShape::causal(1, work.sequence, [heads, heads, work.head_size]);
+            let shape = work.shape(heads);
             let dtype = self.config.training.precision.dtype();
             let of = |backward| {
                 self.machine

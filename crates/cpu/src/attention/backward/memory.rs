@@ -3,8 +3,8 @@
 use super::super::{
     BLOCK,
     blocks::ScratchSlices,
-    documents::Documents,
     dropout::Mask,
+    first_keys::FirstKeys,
     pack::{padded, panels_len},
     place::Head,
 };
@@ -20,7 +20,7 @@ pub(super) struct Queries<'a, T: Element> {
     pub(super) d_q: Head<'a, T>,
     pub(super) log_sum_exp: Head<'a, T::Acc>,
     pub(super) mask: Option<Mask>,
-    pub(super) documents: Documents<'a>,
+    pub(super) first_keys: FirstKeys<'a>,
 }
 
 impl<'a, T: Element> Queries<'a, T> {
@@ -39,7 +39,7 @@ impl<'a, T: Element> Queries<'a, T> {
             log_sum_exp: unsafe { Head::sums(args.log_sum_exp, shape, sequence, head) },
             mask: Mask::of(shape, sequence, head),
             // SAFETY: as above.
-            documents: unsafe { Documents::of(args.documents, shape, sequence) },
+            first_keys: unsafe { FirstKeys::of(args.documents, shape, sequence) },
         }
     }
 }

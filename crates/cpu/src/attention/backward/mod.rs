@@ -95,7 +95,7 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
         for start in (0..queries).step_by(BLOCK) {
             let count = BLOCK.min(queries - start);
             let row_values = self.lay_out_queries(&head, start, count);
-            let begin = head.documents.begin(start);
+            let begin = head.first_keys.begin(start);
             if begin >= self.args.shape.keys {
                 self.scratch.d_queries[..count * len].fill(T::Acc::ZERO);
             }
@@ -208,7 +208,7 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
                 d_scores.fill(T::Acc::ZERO);
                 continue;
             }
-            let met = head.documents.met_from(piece.keys.start, query);
+            let met = head.first_keys.met_from(piece.keys.start, query);
             let met = met.start..columns.min(met.end);
             if met.is_empty() {
                 scores.fill(T::Acc::ZERO);

@@ -3,6 +3,7 @@
 mod documents;
 mod pieces;
 mod reference;
+mod windows;
 
 use super::{backward, forward};
 use crate::element::{Element, Real};

@@ -38,8 +38,9 @@ fn met(
     let last = shape.first_query as u128 + query as u128;
     let start = values.documents.get(sequence * shape.queries + query);
     let (start, first_key) = (start.copied().unwrap_or(0) as usize, shape.first_key);
+    let window = shape.window.map_or(u128::MAX, |window| window as u128);
     let causal = (0..shape.keys).take_while(move |&key| key as u128 <= last);
-    causal.filter(move |&key| start <= first_key + key)
+    causal.filter(move |&key| start <= first_key + key && last - (key as u128) < window)
 }
 
 /// Dropout as documented, one index at a time.

@@ -14,10 +14,20 @@ pub(super) struct Kind {
     pub(super) post_norms: bool,
     /// Elements of a head where no setting states them; 0 means the width divided by the heads.
     pub(super) head_size: usize,
-    /// Whether attention has a window where no setting says so.
-    pub(super) has_window: bool,
+    pub(super) windows: Windows,
     /// Whether the head is tied where no setting says so.
     pub(super) tied_head: bool,
+}
+
+/// Which models of a kind have windows in attention.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Windows {
+    /// None: the settings do not count.
+    Never,
+    /// Those with a size in the settings.
+    Sized,
+    /// Those that also say that it is used.
+    Flagged,
 }
 
 const LLAMA: Kind = Kind {
@@ -28,14 +38,14 @@ const LLAMA: Kind = Kind {
     qk_norm: false,
     post_norms: false,
     head_size: 0,
-    has_window: false,
+    windows: Windows::Never,
     tied_head: false,
 };
 
 const MISTRAL: Kind = Kind {
     model_type: "mistral",
     architecture: "MistralForCausalLM",
-    has_window: true,
+    windows: Windows::Sized,
     ..LLAMA
 };
 
@@ -43,6 +53,7 @@ const QWEN2: Kind = Kind {
     model_type: "qwen2",
     architecture: "Qwen2ForCausalLM",
     qkv_bias: true,
+    windows: Windows::Flagged,
     ..LLAMA
 };
 
@@ -51,6 +62,7 @@ const QWEN3: Kind = Kind {
     architecture: "Qwen3ForCausalLM",
     qk_norm: true,
     head_size: 128,
+    windows: Windows::Flagged,
     ..LLAMA
 };
 
@@ -69,7 +81,7 @@ pub(super) const GEMMA3: Kind = Kind {
     architecture: "Gemma3ForCausalLM",
     qk_norm: true,
     post_norms: true,
-    has_window: true,
+    windows: Windows::Sized,
     ..GEMMA
 };
 
@@ -88,7 +100,7 @@ impl Kind {
         found.unwrap_or(&LLAMA)
     }
 
-    /// The first that has what the model has. Windows are longer than the model's context.
+    /// The first that has what the model has.
     ///
     /// # Errors
     /// [`Error::Setting`] if none has.
@@ -98,12 +110,18 @@ impl Kind {
             let has = [kind.qkv_bias, kind.qk_norm, kind.post_norms];
             kind.family == config.family && has == own
         };
+        let windowed = |kind: &&Kind| config.sliding_window == 0 || kind.windows != Windows::Never;
         let refuse = |key: &str, found: String| {
             let found = format!("{found}, family = \"{}\"", config.family.name());
             let needed = "what a kind of model of the library transformers has";
             Error::setting(format!("model.{key}"), found, needed)
         };
-        let kind = KINDS.iter().find(fits).ok_or_else(|| {
+        let mut kinds = KINDS.iter().filter(fits).peekable();
+        let has_own = kinds.peek().is_some();
+        let kind = kinds.find(windowed).ok_or_else(|| {
+            if has_own {
+                return refuse("sliding_window", config.sliding_window.to_string());
+            }
             let [bias, qk_norm, _] = own;
             match own {
                 [_, _, true] => refuse(

@@ -1,7 +1,7 @@
 //! Llama, Mistral, Qwen 2, Qwen 3, Gemma and Gemma 3, whose matrices are stored as out x in.
 
 use super::{
-    Places, activation, base, check_context, config,
+    Places, activation, base, config,
     kinds::Kind,
     local::{self, Local},
     object, reference, rope,
@@ -49,10 +49,9 @@ impl Format for LlamaFormat {
                 let [local, others] = rope::read_both(settings)?;
                 (Local::of(settings, local.base)?, others)
             }
-            false => (Local::NONE, rope::read(settings, &rope::LLAMA)?),
+            false => (Local::alike(settings)?, rope::read(settings, &rope::LLAMA)?),
         };
         let heads = settings.size("num_attention_heads")?;
-        let longest = settings.size("max_position_embeddings")?;
         let config = GptConfig {
             family: kind.family,
             layers: settings.size("num_hidden_layers")?,
@@ -68,14 +67,14 @@ impl Format for LlamaFormat {
             score_size: local.score_size,
             mlp_hidden: settings.size("intermediate_size")?,
             activation: activation::of_llama(settings, kind.family)?,
-            // Within its window, attention meets every earlier token.
-            context: window(settings)?.unwrap_or(longest).min(longest),
+            context: settings.size("max_position_embeddings")?,
             vocabulary: settings.size("vocab_size")?,
             tied_head: settings.flag_or("tie_word_embeddings", kind.tied_head)?,
             dropout: settings.number_or("attention_dropout", 0.0)?,
             norm_epsilon: settings.number_or("rms_norm_eps", 1e-6)?,
             rope_base: rotary.base,
             rope_scaling: rotary.scaling,
+            sliding_window: local.window,
             local_blocks: local.blocks,
             local_rope_base: local.base,
             init_deviation: settings.number_or("initializer_range", 0.02)?,
@@ -110,9 +109,7 @@ impl Format for LlamaFormat {
             "eos_token_id": null,
         });
         let mut keys = object(keys);
-        if kind.is_gemma3() {
-            keys.extend(local::written(config));
-        }
+        keys.extend(local::written(kind, config));
         Ok(keys)
     }
 
@@ -132,13 +129,10 @@ impl Format for LlamaFormat {
     fn places(
         &self,
         model: &ModelConfig,
-        settings: &Settings,
+        _: &Settings,
         contains: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<Place>> {
         let config = config(model);
-        if let Some(window) = window(settings)? {
-            check_context(settings, "sliding_window", config, window)?;
-        }
         let (h, mlp, rows) = (config.hidden, config.mlp_hidden(), config.vocabulary);
         let (q, kv) = (config.query_width(), config.key_width());
         let base = base(contains, "embed_tokens.weight", "model.");
@@ -219,22 +213,5 @@ impl Format for LlamaFormat {
         tokens: &[u32],
     ) -> Result<Vec<Vec<f64>>> {
         reference::llama(settings, tensors, tokens)
-    }
-}
-
-// The number of tokens that attention meets at most, if the settings limit it.
-fn window(settings: &Settings) -> Result<Option<usize>> {
-    let is_used = settings.flag_or("use_sliding_window", Kind::of(settings).has_window)?;
-    settings.skip(&["max_window_layers"]);
-    let window = settings.size_or_none("sliding_window")?.filter(|_| is_used);
-    let kinds = settings.get("layer_types").and_then(Value::as_array);
-    let is_full = |kind: &Value| {
-        kind == "full_attention" || (window.is_some() && kind == "sliding_attention")
-    };
-    match kinds.into_iter().flatten().find(|kind| !is_full(kind)) {
-        Some(kind) => Err(settings.refuse(format!(
-            "found {kind} among layer_types, needs \"full_attention\""
-        ))),
-        None => Ok(window),
     }
 }

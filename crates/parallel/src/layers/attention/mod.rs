@@ -28,11 +28,14 @@ pub struct AttentionOptions {
     pub sequence: usize,
     /// Elements of a head.
     pub head_size: usize,
+    /// The keys to which a query attends at most, its own and those right before it; `None`: all before it.
+    pub window: Option<usize>,
     /// Fraction of attention weights dropped in training.
     pub dropout: f64,
 }
 
-/// Causal attention of queries on keys and values, head by head; with `documents`, within each document of a sequence.
+/// Causal attention of queries on keys and values, head by head; with `documents`, within each document of a sequence, and
+/// with a window, to the keys right before a query.
 ///
 /// In a pass over [new tokens](crate::cache::NewTokens), a sequence is those alone; they attend to the kept ones too.
 ///
@@ -42,10 +45,11 @@ pub struct AttentionOptions {
 /// u32: [`document_starts`](ops::document_starts) computes them from the ids.
 /// # Cost
 /// No collective, unless Context cuts the sequences; then those of [`ContextAttention`](crate::ContextAttention). Keys of
-/// earlier documents are skipped, block by block; the counted work of a model is that of sequences of one document.
+/// earlier documents and before windows are skipped, block by block; the counted work of a model is that of sequences of one
+/// document.
 /// # Errors
 /// [`Error::Invalid`] if the features are not a whole number of heads on every rank, the tokens not a whole number of
-/// sequences, the query heads not a multiple of the others, or `k`, `v` and `documents` of other sizes, and for a dropout of
+/// sequences, the query heads not a multiple of the others, the window 0, or `k`, `v` and `documents` of other sizes, and for a dropout of
 /// 1 or more; those of the collectives.
 pub fn attention(
     options: &AttentionOptions,
@@ -62,6 +66,7 @@ pub fn attention(
             heads: shape.sequences * shape.heads,
             sequence: shape.queries,
             head_size: shape.head_size,
+            window: options.window,
             query_features: q.features(),
             key_features: k.features(),
             tokens: q.share().tokens,
@@ -140,6 +145,7 @@ fn local_shape(options: &AttentionOptions, q: &DTensor, k: &DTensor) -> Result<A
     });
     let heads = [of_q / head_size, of_k / head_size, head_size];
     Ok(AttentionShape {
+        window: options.window,
         dropout,
         ..AttentionShape::causal(rows / sequence, sequence, heads)
     })

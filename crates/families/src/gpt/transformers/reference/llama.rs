@@ -9,7 +9,7 @@ use crate::gpt::transformers::rope;
 use serde_json::Value;
 use train::{Result, checkpoint::foreign::PlainFolder, foreign::Settings};
 
-/// Touvron et al., 2023 (arXiv 2302.13971): as GPT-2, with RMSNorm, rotary positions and SwiGLU. Qwen 2 adds biases, and Qwen 3
+/// Touvron et al., 2023 (arXiv 2302.13971): as GPT-2, with RMSNorm, rotary positions and SwiGLU. Mistral has windows, Qwen 2 adds biases, and Qwen 3
 /// (arXiv 2505.09388) an RMSNorm of each head of queries and keys before they turn. Gemma (arXiv 2403.08295) multiplies the
 /// embedding by the root of the width, normed rows by 1 + gain, and has GELU in place of SiLU. Gemma 3 (arXiv 2503.19786, section 2)
 /// norms what attention and the MLP return, and most of its blocks turn heads by another base.
@@ -55,10 +55,20 @@ pub(in super::super) fn llama(
     let pattern = settings
         .size_or_none("sliding_window_pattern")?
         .unwrap_or(6);
+    let is_qwen = is("qwen2") || is("qwen3");
+    let first_of_qwen = settings.size_or_none("max_window_layers")?.unwrap_or(28);
     let is_local = |block: usize| match kinds.and_then(|kinds| kinds.get(block)) {
         Some(kind) => kind == "sliding_attention",
-        None => !(block + 1).is_multiple_of(pattern),
+        None if is_gemma3 => !(block + 1).is_multiple_of(pattern),
+        None => !is_qwen || block >= first_of_qwen,
     };
+    // Jiang et al., 2023 (arXiv 2310.06825, section 2): a token attends to the last tokens up to its own.
+    let has_windows = match is_qwen {
+        true => settings.flag_or("use_sliding_window", false)?,
+        false => is_gemma3 || is("mistral"),
+    };
+    let window = settings.size_or_none("sliding_window")?;
+    let window = window.filter(|_| has_windows);
     // Queries are divided by this, and scores by the root of the head size.
     let divisor = match is_gemma3 {
         true => (settings.number_or("query_pre_attn_scalar", 256.0)? / shape.size as f64).sqrt(),
@@ -107,7 +117,8 @@ pub(in super::super) fn llama(
         let angles = &of_kind[usize::from(!is_local(block_number))];
         rotate(&mut q, shape.queries, angles);
         rotate(&mut k, shape.keys, angles);
-        let met = attention(&q, &k, &v, shape);
+        let window = window.filter(|_| is_local(block_number));
+        let met = attention([&q, &k, &v], shape, window);
         let mut attended = linear(&met, &format!("{block}self_attn.o_proj"))?;
         if is_gemma3 {
             attended = norm(&attended, &format!("{block}post_attention_layernorm"))?;

@@ -113,8 +113,8 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + rest.map(|(x, y)| x * y).sum::<f64>()
 }
 
-/// Causal attention, one query at a time.
-pub(super) fn attention(q: &[f64], k: &[f64], v: &[f64], heads: Heads) -> Vec<f64> {
+/// Causal attention, one query at a time, on no more than `window` keys.
+pub(super) fn attention([q, k, v]: [&[f64]; 3], heads: Heads, window: Option<usize>) -> Vec<f64> {
     let Heads {
         queries,
         keys,
@@ -129,12 +129,13 @@ pub(super) fn attention(q: &[f64], k: &[f64], v: &[f64], heads: Heads) -> Vec<f6
             let query = &q[place * wide + head * size..][..size];
             let of = |other: usize| other * narrow + own..other * narrow + own + size;
             let score = |other: usize| scale * dot(query, &k[of(other)]);
-            let scores: Vec<f64> = (0..=place).map(score).collect();
+            let first = window.map_or(0, |window| (place + 1).saturating_sub(window));
+            let scores: Vec<f64> = (first..=place).map(score).collect();
             let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let shares: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
             let sum: f64 = shares.iter().sum();
             let out = &mut out[place * wide + head * size..][..size];
-            for (other, share) in shares.iter().enumerate() {
+            for (other, share) in (first..).zip(&shares) {
                 let value = &v[of(other)];
                 out.iter_mut()
                     .zip(value)

@@ -144,12 +144,17 @@ impl Ring {
         for (chunk, (queries, tokens)) in own.into_iter().enumerate() {
             for (keys, of_keys) in &stored {
                 // Chunks are equal, or one is before the other.
-                if of_keys.start <= tokens.start {
+                if of_keys.start > tokens.start {
+                    continue;
+                }
+                let shape = self.of_chunks(&tokens, of_keys);
+                // Else they are before the windows of all queries.
+                if shape.pairs() > 0.0 {
                     meetings.push(Meeting {
                         chunk,
                         queries: queries.clone(),
                         keys: keys.clone(),
-                        shape: self.of_chunks(&tokens, of_keys),
+                        shape,
                     });
                 }
             }

@@ -1,17 +1,17 @@
-//! The first key that each query meets, where a sequence holds several documents.
+//! The first key that each query meets, where a sequence holds several documents or attention has a window.
 
 use super::{BLOCK, place::Head};
 use hal::{RawSlice, kernel::AttentionShape};
 use std::ops::Range;
 
-/// The documents of one sequence.
-pub(super) struct Documents<'a> {
+/// Those of one sequence.
+pub(super) struct FirstKeys<'a> {
     shape: &'a AttentionShape,
     // One row: the place of the first token of each query's document.
     starts: Option<Head<'a, u32>>,
 }
 
-impl<'a> Documents<'a> {
+impl<'a> FirstKeys<'a> {
     /// # Safety
     /// `starts` is live for as long as `'a`, holds (sequences * queries) u32, and nobody writes it.
     pub(super) unsafe fn of(
@@ -21,11 +21,11 @@ impl<'a> Documents<'a> {
     ) -> Self {
         // SAFETY: the caller guarantees the slice.
         let starts = starts.map(|starts| unsafe { Head::of_sequence(starts, shape, sequence) });
-        Documents { shape, starts }
+        FirstKeys { shape, starts }
     }
 
     /// The first of the keys from which on the block of queries from `start` on is computed, a multiple of [`BLOCK`]. No
-    /// later query meets an earlier key, because documents are in order.
+    /// later query meets an earlier key, because documents and windows are in order.
     #[inline(always)]
     pub(super) fn begin(&self, start: usize) -> usize {
         self.first_met(start) / BLOCK * BLOCK
@@ -40,9 +40,7 @@ impl<'a> Documents<'a> {
 
     #[inline(always)]
     fn first_met(&self, query: usize) -> usize {
-        match &self.starts {
-            Some(starts) => self.shape.first_met(query, starts.row(0)[query]),
-            None => 0,
-        }
+        let start = self.starts.as_ref().map_or(0, |all| all.row(0)[query]);
+        self.shape.first_met(query, start)
     }
 }
