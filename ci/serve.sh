@@ -3,10 +3,12 @@
 # nobody, clients that leave free their places, and SIGTERM ends it with status 0; on one rank and on a grid. Needs a build with
 # the feature `serve`, and python3.
 # Its page is tried in a browser where there are chromium and playwright.
-# Arguments: malformed requests (default 300), clients (default 64). FASCICLE: the program, default target/release/fascicle.
+# Arguments: malformed requests (default 300), clients (default 64), and for how many seconds these go on asking (default 0). Then the
+# server's memory, open files and threads are read every second, and none may grow after the first quarter.
+# FASCICLE: the program, default target/release/fascicle.
 set -euo pipefail
 fascicle=${FASCICLE:-$PWD/target/release/fascicle}
-malformed=${1:-300} clients=${2:-64}
+malformed=${1:-300} clients=${2:-64} seconds=${3:-0}
 dir=$(mktemp -d)
 server=
 trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null || true; rm -rf "$dir"' EXIT
@@ -18,10 +20,11 @@ for _ in $(seq 400); do echo 'the quick brown fox jumps over the lazy dog'; done
 echo '{% for message in messages %}{{ message.content }}.{% endfor %}' >"$dir/chat.jinja"
 
 cat >"$dir/clients.py" <<'PYTHON'
-"""Clients of the server at argv[1]: argv[2] malformed requests, argv[3] good ones at the same time."""
-import http.client, json, random, sys, threading, time
+"""Clients of the server at argv[1], of process argv[5]: argv[2] malformed requests, argv[3] good ones at the same time, which go
+on for argv[4] seconds."""
+import http.client, json, os, random, statistics, sys, threading, time
 host = sys.argv[1].removeprefix("http://")
-malformed, clients = int(sys.argv[2]), int(sys.argv[3])
+malformed, clients, seconds, server = map(int, sys.argv[2:])
 rng = random.Random(1)
 
 def ask(body, path="/v1/completions", method="POST", kind="application/json"):
@@ -95,6 +98,70 @@ else:
     sys.exit("clients that left still have their places:\n" + page)
 assert complete(0) == alone[0]
 print(f"{clients} clients, {malformed} malformed requests answered with {statuses}, 10 that left")
+if seconds == 0:
+    sys.exit()
+
+def held():
+    """Bytes of memory, open files and threads of the server."""
+    lines = dict(line.split(":", 1) for line in open(f"/proc/{server}/status"))
+    return (int(lines["VmRSS"].split()[0]) * 1024, len(os.listdir(f"/proc/{server}/fd")), int(lines["Threads"]))
+
+def streamed(draw):
+    """One request of any length, whose answer is read as it comes; one of ten leaves in the middle. Whether it had a place."""
+    asked = draw.randrange(1, 80)
+    body = {"prompt": "the quick " * draw.randrange(1, 9), "max_tokens": asked, "seed": draw.randrange(1000), "stream": True}
+    connection = http.client.HTTPConnection(host, timeout=60)
+    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+    reply = connection.getresponse()
+    assert reply.status in (200, 429), (reply.status, reply.read())
+    leaves, events = draw.randrange(10) == 0, 0
+    while reply.status == 200 and (line := reply.readline()):
+        events += line.startswith(b"data: {")
+        if leaves and events == asked // 2:
+            break
+    connection.close()
+    if reply.status == 429:
+        time.sleep(0.05)
+    return reply.status == 200
+
+def generated():
+    """Tokens, as the server counts them."""
+    page = ask(None, "/metrics", "GET")[1].decode()
+    return int(page.split("\nfascicle_generated_tokens_total ")[1].split()[0])
+
+before, until, waits, failures = generated(), time.monotonic() + seconds, [], []
+def go_on(seed):
+    draw = random.Random(seed)
+    try:
+        while time.monotonic() < until:
+            start = time.monotonic()
+            if streamed(draw):
+                waits.append(time.monotonic() - start)
+    except Exception as error:
+        failures.append(error)
+threads = [threading.Thread(target=go_on, args=(seed,)) for seed in range(clients)]
+for thread in threads:
+    thread.start()
+samples = []
+while time.monotonic() < until:
+    time.sleep(1)
+    samples.append(held())
+for thread in threads:
+    thread.join()
+assert not failures, failures[0]
+time.sleep(1)
+after, quarter = held(), len(samples) // 4
+memory, files, tasks = zip(*samples)
+# Medians of the second and of the last quarter.
+early, late = (statistics.median(part) for part in (memory[quarter:2 * quarter], memory[-quarter:]))
+assert late <= 1.02 * early, f"memory grows from {early / 2**20:.1f} to {late / 2**20:.1f} MiB"
+assert max(files[-quarter:]) <= max(files[:quarter]) + 2 and after[1] < files[quarter], f"open files: {files[::quarter]}, {after[1]}"
+assert max(tasks[-quarter:]) <= max(tasks[:quarter]), f"threads: {tasks[::quarter]}"
+waits.sort()
+print(f"{seconds} s of {clients} clients: {len(waits)} answers, {(generated() - before) / seconds:.0f} tokens a second, "
+      f"{waits[len(waits) // 2]:.2f} s each ({waits[len(waits) * 99 // 100]:.2f} s for 99 of 100); "
+      f"memory {early / 2**20:.1f} and {late / 2**20:.1f} MiB (medians of the second and last quarter), "
+      f"files {max(files[:quarter])} and {max(files[-quarter:])}, {after[1]} afterwards, threads {tasks[quarter]} and {tasks[-1]}")
 PYTHON
 
 for grid in x=1 x=2; do
@@ -103,7 +170,7 @@ for grid in x=1 x=2; do
   server=$!
   for _ in $(seq 200); do [ -s "$dir/address" ] && break; sleep 0.1; done
   [ -s "$dir/address" ] || fail "$grid: no address"
-  python3 "$dir/clients.py" "$(cat "$dir/address")" "$malformed" "$clients" >"$dir/said" 2>>"$dir/log" || fail "$grid: a client failed"
+  python3 "$dir/clients.py" "$(cat "$dir/address")" "$malformed" "$clients" "$seconds" "$server" >"$dir/said" 2>>"$dir/log" || fail "$grid: a client failed"
   if command -v chromium >/dev/null && python3 -c 'import playwright' 2>/dev/null; then
     python3 ci/serve-page.py "$(cat "$dir/address")" >>"$dir/said" 2>>"$dir/log" || fail "$grid: its page"
   else

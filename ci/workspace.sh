@@ -19,7 +19,7 @@ export OMPI_MCA_hwloc_base_binding_policy=none
 # The emulator has its own kernels. Those of devices are ci/device-code.sh's.
 export FASCICLE_NVCC=/bin/false FASCICLE_HIPCC=/bin/false
 
-workspace=(--workspace --features fascicle/mpi,fascicle/testing,fascicle/tokenizers,fascicle/cuda,fascicle/rocm,fascicle-mpi/link)
+workspace=(--workspace --features fascicle/mpi,fascicle/testing,fascicle/tokenizers,fascicle/cuda,fascicle/rocm,fascicle/object-store,fascicle-mpi/link)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug
 fascicle=$target/fascicle
 

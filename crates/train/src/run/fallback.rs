@@ -35,7 +35,8 @@ pub struct Fallback {
 /// If the run has a store, its newest checkpoint is read once more than otherwise; all ranks share that.
 /// # Errors
 /// [`Error::Checkpoint`] if the store does not answer, so that no run begins anew while its checkpoints lie there;
-/// [`Error::RunInUse`] while another program writes into the folder; those of the disk, and of the exchange.
+/// [`Error::RunInUse`] while another program writes into the folder; those of the disk, which is not taken for damage; and those of
+/// the exchange.
 pub fn recover_stored(
     world: &World,
     run_dir: &Path,
@@ -75,18 +76,27 @@ fn fault(world: &World, run_dir: &Path) -> Result<Option<(String, Option<u64>)>>
     match (reason, newest) {
         (Some(reason), newest) => Ok(Some((reason, newest.map(|(_, step)| step)))),
         (None, Some((path, step))) => {
-            let verified = disk_work::all(world, || {
-                Ok(Reader::open(&path)?.verify_share(world.rank(), world.size())?)
-            });
-            match verified {
-                Ok(()) => Ok(None),
-                Err(error @ (Error::Checkpoint(_) | Error::Peer { .. })) => {
-                    Ok(Some((error.to_string(), Some(step))))
-                }
-                Err(error) => Err(error),
-            }
+            let own = disk_work::all(world, || {
+                let (rank, ranks) = (world.rank(), world.size());
+                damage(Reader::open(&path).and_then(|reader| reader.verify_share(rank, ranks)))
+            })?;
+            let all = world
+                .everyone()
+                .all_gather(own.unwrap_or_default().as_bytes())?;
+            let first = all.into_iter().find(|reason| !reason.is_empty());
+            let reason = first.map(|reason| String::from_utf8_lossy(&reason).into_owned());
+            Ok(reason.map(|reason| (reason, Some(step))))
         }
         (None, None) => Ok(None),
+    }
+}
+
+// What is damaged, in a sentence. A disk that refuses to read is no damage: what it holds may be whole.
+fn damage(verified: checkpoint::Result<()>) -> Result<Option<String>> {
+    match verified {
+        Ok(()) => Ok(None),
+        Err(error @ checkpoint::Error::Damaged { .. }) => Ok(Some(error.to_string())),
+        Err(error) => Err(error.into()),
     }
 }
 
