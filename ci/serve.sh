@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A server under load: clients at the same time get the tokens that each gets alone, malformed requests are refused and harm
 # nobody, clients that leave free their places, and SIGTERM ends it with status 0; on one rank and on a grid. Needs a build with
-# the feature `serve`, and python3.
+# the features `serve` and `tokenizers`, and python3.
 # Its page is tried in a browser where there are chromium and playwright.
 # Arguments: malformed requests (default 300), clients (default 64), and for how many seconds these go on asking (default 0). Then the
 # server's memory, open files and threads are read every second, and none may grow after the first quarter.
