@@ -85,6 +85,45 @@ fn memory_grows_by_blocks_and_returns() {
     assert_eq!(*seen.iter().max().unwrap(), 4);
 }
 
+// Of windows of 100 tokens, at most 100 + 63 are kept before a new one. One of two layers has no window.
+#[test]
+fn keys_before_a_window_return_their_memory() {
+    let edits = [
+        "model.family = \"llama\"",
+        "model.context = 400",
+        "model.layers = 2",
+        "model.local_blocks = 1",
+        "model.sliding_window = 100",
+    ];
+    let ends = run(Options::new(1), move |world| {
+        let config = config(&edits);
+        let device = testkit::device(&config, world.rank())?;
+        let context = config.context(&world, &device)?;
+        let pipeline = pipeline(&context, &config, Keys::Kept)?;
+        let text = text(&config)?;
+        let tokenizer = Tokenizer::ids(text.vocabulary);
+        let mut generator = Generator::new(&pipeline, text, &tokenizer, Default::default())?;
+        let held = || device.memory_use().of(MemoryKind::KeysValues).in_use;
+        let block = 2 * BLOCK_TOKENS * 32 * 4;
+        generator.add(request(10, 391))?;
+        let mut seen = Vec::new();
+        while !generator.is_idle() {
+            generator.step()?;
+            seen.push(held());
+        }
+        Ok::<_, train::Error>((block, seen))
+    });
+    let (block, seen) = ends
+        .unwrap_or_else(|failure| panic!("{}", failure.report()))
+        .remove(0);
+    // The layer without a window holds 7 blocks of its 400 tokens, the other one 3.
+    let most = *seen.iter().max().unwrap();
+    assert!(
+        (10 * block..=10 * block * 9 / 8).contains(&most),
+        "{most} bytes, {block} a block"
+    );
+}
+
 #[test]
 fn keys_that_exceed_the_device_are_an_error_with_the_numbers_and_a_later_step_goes_on() {
     let end = run(Options::new(1), |world| {

@@ -1,6 +1,8 @@
 //! Kept keys against complete windows.
 
-use super::{Answer, GeneratorOptions, Keys, LLAMA, answers, config, in_pieces, requests};
+use super::{
+    Answer, GeneratorOptions, Keys, LLAMA, Request, Sampling, answers, config, in_pieces, requests,
+};
 use grid::{Degrees, factorisations};
 
 /// Ranks of the largest grids: 8 if this is set, otherwise 4.
@@ -105,6 +107,45 @@ fn a_gemma_3_on_every_grid() {
         "training.precision = \"f32\"",
     ];
     on_every_grid(&edits);
+}
+
+// Sequences of several blocks, whose first ones are dropped: in layers with windows, and with documents too.
+#[test]
+fn keys_before_windows_are_dropped() {
+    let prompt = (0..150).map(|place| place * 7 % 37).collect();
+    let request = Request {
+        prompt,
+        tokens: 110,
+        sampling: Sampling::greedy(),
+        log_probabilities: Some(2),
+        ..Request::default()
+    };
+    let requests = [(0, request)];
+    let whole = "model.document_end = \"none\"";
+    for (end, grid) in [
+        (whole, "x=1"),
+        (whole, "x=2,pipeline=2"),
+        ("model.document_end = 5", "x=1"),
+    ] {
+        let edits = [
+            "model.context = 300",
+            "model.local_blocks = 1",
+            "model.sliding_window = 70",
+            "model.init_deviation = 0.2",
+            end,
+        ];
+        let mut config = config(&[&LLAMA[..], &edits].concat());
+        config.parallel.grid = grid.parse().unwrap();
+        let options = GeneratorOptions {
+            prefill: 40,
+            ..GeneratorOptions::default()
+        };
+        let kept = answers(&config, Keys::Kept, &options, &requests);
+        let recomputed = answers(&config, Keys::Recomputed, &options, &requests);
+        assert_eq!(kept, recomputed, "{end} on {grid}");
+        let distinct: std::collections::HashSet<u32> = tokens(&kept).concat().into_iter().collect();
+        assert!(distinct.len() > 3, "{kept:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What one sequence has computed on this rank.
 
-use std::{cell::RefCell, collections::BTreeMap, fmt, rc::Rc};
+use std::{cell::RefCell, collections::BTreeMap, fmt, ops::Range, rc::Rc};
 use tensor::{Error, MemoryKind, Result, Tensor, ops};
 
 /// Tokens by which the memory of a layer grows. A longer block would waste more at the end of each sequence, and a shorter one
@@ -9,7 +9,8 @@ pub const BLOCK_TOKENS: usize = 64;
 
 /// Keys and values of one sequence, of all layers on this rank. Cloning clones the handle.
 ///
-/// The memory grows with the tokens held, by blocks, and returns to the device with the last handle.
+/// The memory grows with the tokens held, by blocks, and returns to the device with the last handle. Layers with a window drop the
+/// blocks before it when they grow.
 #[derive(Clone, Default)]
 pub struct SequenceCache(Rc<RefCell<Held>>);
 
@@ -21,10 +22,20 @@ struct Held {
 }
 
 struct Layer {
-    num_tokens: usize,
+    // The places of the tokens whose keys and values it has kept: the first is a multiple of a block.
+    tokens: Range<usize>,
     // Blocks of tokens x (kv_heads/X * head_size).
     keys: Tensor,
     values: Tensor,
+}
+
+/// What a layer holds of the tokens from the place `first` on.
+pub(crate) struct Kept {
+    pub(crate) first: usize,
+    /// Tokens x (kv_heads/X * head_size).
+    pub(crate) keys: Tensor,
+    /// As `keys`.
+    pub(crate) values: Tensor,
 }
 
 impl SequenceCache {
@@ -57,22 +68,23 @@ impl SequenceCache {
         [&self.0.borrow().tokens[..], new].concat()
     }
 
-    /// Appends the keys and values of new tokens to those of a layer; returns all that it holds.
+    /// Appends the keys and values of new tokens to those of a layer, whose tokens attend to `window` tokens at most; returns all
+    /// that it holds.
     ///
     /// # Shapes
-    /// `keys`, `values`: new tokens x (kv_heads/X * head_size). The results: all tokens x the same.
+    /// `keys`, `values`: new tokens x (kv_heads/X * head_size).
     /// # Errors
     /// [`Error::Invalid`] if the layer holds other tokens than the sequence, as when two layers share a name;
     /// [`Error::OutOfMemory`].
     pub(crate) fn append(
         &self,
         layer: &str,
-        keys: &Tensor,
-        values: &Tensor,
-    ) -> Result<(Tensor, Tensor)> {
+        [keys, values]: [&Tensor; 2],
+        window: Option<usize>,
+    ) -> Result<Kept> {
         let mut held = self.0.borrow_mut();
         let first = held.tokens.len();
-        let kept = held.layers.get(layer).map_or(0, |layer| layer.num_tokens);
+        let kept = held.layers.get(layer).map_or(0, |layer| layer.tokens.end);
         if kept != first {
             let needed =
                 format!("{first}, as its sequence: one call per pass, under a name of its own");
@@ -81,15 +93,20 @@ impl SequenceCache {
         let end = first + keys.num_rows();
         if !held.layers.contains_key(layer) {
             let own = Layer {
-                num_tokens: 0,
+                tokens: 0..0,
                 keys: blocks(keys, end)?,
                 values: blocks(values, end)?,
             };
             held.layers.insert(layer.to_owned(), own);
         }
         let own = held.layers.get_mut(layer).expect("inserted above");
-        own.append(end, keys, values)?;
-        Ok((own.keys.rows(0, end)?, own.values.rows(0, end)?))
+        own.append(end, [keys, values], window)?;
+        let count = own.tokens.len();
+        Ok(Kept {
+            first: own.tokens.start,
+            keys: own.keys.rows(0, count)?,
+            values: own.values.rows(0, count)?,
+        })
     }
 
     /// From now on the sequence has these tokens too, whose keys and values all layers have appended.
@@ -102,9 +119,9 @@ impl SequenceCache {
         let behind = held
             .layers
             .iter()
-            .find(|(_, layer)| layer.num_tokens != needed);
+            .find(|(_, layer)| layer.tokens.end != needed);
         if let Some((name, layer)) = behind {
-            let found = format!("{} tokens kept", layer.num_tokens);
+            let found = format!("{} tokens kept", layer.tokens.end);
             let needed = format!("{needed}: each layer of attention runs in every pass");
             return Err(Error::invalid(name, found, needed));
         }
@@ -114,19 +131,28 @@ impl SequenceCache {
 }
 
 impl Layer {
-    fn append(&mut self, end: usize, keys: &Tensor, values: &Tensor) -> Result<()> {
-        let first = self.num_tokens;
-        for (held, new) in [(&mut self.keys, keys), (&mut self.values, values)] {
-            if end > held.num_rows() {
-                let larger = blocks(held, end)?;
-                if first > 0 {
-                    ops::copy(&held.rows(0, first)?, &larger.rows(0, first)?)?;
+    fn append(&mut self, end: usize, new: [&Tensor; 2], window: Option<usize>) -> Result<()> {
+        let Range { start, end: known } = self.tokens;
+        if end - start > self.keys.num_rows() {
+            // No new token meets a key before. Whole blocks, so that the others begin where they did: sums over keys keep their bits.
+            let met = window.map_or(0, |window| (known + 1).saturating_sub(window));
+            let first = start.max(met / BLOCK_TOKENS * BLOCK_TOKENS);
+            let (keys, values) = (
+                blocks(&self.keys, end - first)?,
+                blocks(&self.values, end - first)?,
+            );
+            let kept = known - first;
+            for (held, larger) in [(&self.keys, &keys), (&self.values, &values)] {
+                if kept > 0 {
+                    ops::copy(&held.rows(first - start, kept)?, &larger.rows(0, kept)?)?;
                 }
-                *held = larger;
             }
-            ops::copy(new, &held.rows(first, end - first)?)?;
+            (self.keys, self.values, self.tokens.start) = (keys, values, first);
         }
-        self.num_tokens = end;
+        for (held, new) in [&self.keys, &self.values].into_iter().zip(new) {
+            ops::copy(new, &held.rows(known - self.tokens.start, end - known)?)?;
+        }
+        self.tokens.end = end;
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Attention of new tokens to those that caches hold.
 
 use super::{AttentionOptions, AttentionShape, DTensor};
-use crate::cache::CachedRows;
+use crate::cache::{CachedRows, Kept};
 use grid::Axis;
 use tensor::{Result, Tensor, Var, ops};
 
@@ -32,11 +32,17 @@ pub(super) fn attention(
     let of_row = |row: usize| {
         let own = |all: &Tensor| all.rows(row * tokens, tokens);
         let cache = &cached.rows()[row].cache;
-        let (keys, values) = cache.append(&options.name, &own(&keys)?, &own(&values)?)?;
+        let new = [&own(&keys)?, &own(&values)?];
+        let Kept {
+            first,
+            keys,
+            values,
+        } = cache.append(&options.name, new, options.window)?;
         let shape = AttentionShape {
             sequences: 1,
             keys: keys.num_rows(),
             first_query: keys.num_rows() - tokens,
+            first_key: first,
             ..shape
         };
         let starts = documents.as_ref().map(own).transpose()?;
