@@ -6,7 +6,8 @@
 //! [incremental](crate::Model::is_incremental).
 //!
 //! Keys and values of a layer lie one after the other in memory that grows by blocks of [`BLOCK_TOKENS`] tokens, because the
-//! attention of every vendor reads keys that do. Blocks before a layer's window are dropped. It counts as [`MemoryKind::KeysValues`](tensor::MemoryKind).
+//! attention of every vendor reads keys that do. Blocks before a layer's window are dropped. It counts as
+//! [`MemoryKind::KeysValues`](tensor::MemoryKind).
 
 mod rows;
 mod sequence;

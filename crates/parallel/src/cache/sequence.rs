@@ -134,7 +134,8 @@ impl Layer {
     fn append(&mut self, end: usize, new: [&Tensor; 2], window: Option<usize>) -> Result<()> {
         let Range { start, end: known } = self.tokens;
         if end - start > self.keys.num_rows() {
-            // No new token meets a key before. Whole blocks, so that the others begin where they did: sums over keys keep their bits.
+            // No new token meets a key before. Whole blocks, so that the others begin where they did, and sums over keys keep
+            // their bits.
             let met = window.map_or(0, |window| (known + 1).saturating_sub(window));
             let first = start.max(met / BLOCK_TOKENS * BLOCK_TOKENS);
             let (keys, values) = (
