@@ -80,29 +80,33 @@ FASCICLE_DEVICE u64 first_query_of(const AttentionSizes& s, u64 key) {
 // Whether queries meet a part of the keys before them.
 FASCICLE_DEVICE bool has_parts(const AttentionSizes& s) { return s.documents || s.window; }
 
+// The first key of the document of `query`, up to its own; the sequence has documents.
+FASCICLE_DEVICE u64 document_key_of(const AttentionSizes& s, u64 sequence, u64 query) {
+    u64 start = s.documents[sequence * s.queries + query], own = s.first_query + query;
+    u64 first = start > s.first_key ? start - s.first_key : 0;
+    return first < own ? first : own;
+}
+
 // The first key that `query` meets, of its document and window: it may be past the keys. A query past the last one is treated
 // as the last.
 FASCICLE_DEVICE u64 first_key_of(const AttentionSizes& s, u64 sequence, u64 query) {
     if (query >= s.queries) query = s.queries - 1;
-    u64 own = s.first_query + query, first = 0;
-    if (s.documents) {
-        u64 start = s.documents[sequence * s.queries + query];
-        first = start > s.first_key ? start - s.first_key : 0;
-    }
-    if (s.window && own + 1 > s.window + first) first = own + 1 - s.window;
-    return first < own ? first : own;
+    u64 first = s.documents ? document_key_of(s, sequence, query) : 0, end = s.first_query + query + 1;
+    return s.window && end > s.window + first ? end - s.window : first;
 }
 
-// The end of the queries that meet `key` or an earlier one. Documents and windows are in order.
+// The end of the queries that meet `key` or an earlier one: in documents, which are in order, and in windows.
 FASCICLE_DEVICE u64 queries_end_of(const AttentionSizes& s, u64 sequence, u64 key) {
-    u64 low = 0, high = s.queries;
+    u64 low = s.documents ? 0 : s.queries, high = s.queries;
     while (low < high) {
         u64 middle = (low + high) / 2;
-        bool meets = first_key_of(s, sequence, middle) <= key;
+        bool meets = document_key_of(s, sequence, middle) <= key;
         low = meets ? middle + 1 : low;
         high = meets ? high : middle;
     }
-    return low;
+    if (!s.window) return low;
+    u64 reached = key + s.window, end = reached > s.first_query ? reached - s.first_query : 0;
+    return low < end ? low : end;
 }
 
 // Offset of the numbers of a head's queries in an array of sequences x heads x queries.
