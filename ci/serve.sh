@@ -3,12 +3,17 @@
 # nobody, clients that leave free their places, and SIGTERM ends it with status 0; on one rank and on a grid. Needs a build with
 # the features `serve` and `tokenizers`, and python3.
 # Its page is tried in a browser where there are chromium and playwright.
-# Arguments: malformed requests (default 300), clients (default 64), and for how many seconds these go on asking (default 0). Then the
-# server's memory, open files and threads are read every second, and none may grow after the first quarter.
+# Arguments: malformed requests (default 300), clients (default 64), and for how many seconds these go on asking (default 0, else at
+# least 8). Then the server's memory, open files and threads are read every second. From the second quarter of the time to the last,
+# memory may grow by 2 %; files and threads may not exceed those of the first.
 # FASCICLE: the program, default target/release/fascicle.
 set -euo pipefail
 fascicle=${FASCICLE:-$PWD/target/release/fascicle}
 malformed=${1:-300} clients=${2:-64} seconds=${3:-0}
+if [ "$seconds" -ne 0 ] && [ "$seconds" -lt 8 ]; then
+  printf 'serve: found %s seconds, needs 0, or at least 8\n' "$seconds" >&2
+  exit 2
+fi
 dir=$(mktemp -d)
 server=
 trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null || true; rm -rf "$dir"' EXIT

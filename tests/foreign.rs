@@ -583,6 +583,8 @@ fn keys_that_no_setting_states_are_refused() {
         ("gemma", "qkv_bias", toml::Value::Boolean(true)),
         ("gemma", "local_blocks", toml::Value::Integer(1)),
         ("gemma", "sliding_window", toml::Value::Integer(9)),
+        // Only its local blocks can have windows.
+        ("gemma3", "local_blocks", toml::Value::Integer(0)),
         ("qwen3", "score_size", toml::Value::Integer(12)),
         ("qwen3", "post_norms", toml::Value::Boolean(true)),
         ("gpt_neox", "kv_heads", toml::Value::Integer(2)),

@@ -4,7 +4,7 @@ use super::{BLOCK, place::Head};
 use hal::{RawSlice, kernel::AttentionShape};
 use std::ops::Range;
 
-/// Those of one sequence.
+/// The first keys of one sequence's queries.
 pub(super) struct FirstKeys<'a> {
     shape: &'a AttentionShape,
     // One row: the place of the first token of each query's document.

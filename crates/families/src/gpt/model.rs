@@ -124,18 +124,14 @@ impl Model for Gpt {
         let config = &self.config;
         let (h, q, kv) = (config.hidden, config.query_width(), config.key_width());
         let matrices = config.design().mlp_matrices();
-        let flop = match segment {
-            0 => 8 * h,
-            _ if segment + 1 == self.num_segments() => 2 * h * config.padded_vocabulary(),
-            _ if segment % 2 == 1 => 4 * h * q + 4 * h * kv,
-            _ => 2 * matrices * h * config.mlp_hidden(),
-        };
-        let attention = match self.kind(segment) {
-            // Scores and weighted sums.
-            "attention" => 4.0 * q as f64 * config.attended((segment - 1) / 2),
-            _ => 0.0,
-        };
-        Some(flop as f64 + attention)
+        // Scores and weighted sums.
+        let attention = |block| 4.0 * q as f64 * config.attended(block);
+        Some(match segment {
+            0 => (8 * h) as f64,
+            _ if segment + 1 == self.num_segments() => (2 * h * config.padded_vocabulary()) as f64,
+            _ if segment % 2 == 1 => (4 * h * q + 4 * h * kv) as f64 + attention(segment / 2),
+            _ => (2 * matrices * h * config.mlp_hidden()) as f64,
+        })
     }
 
     /// The embedding, the two halves of each block, and the head.

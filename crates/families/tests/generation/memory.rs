@@ -2,9 +2,10 @@
 
 use super::{Keys, Sampling, config, pipeline};
 use bootstrap::local::{Options, run};
-use parallel::cache::BLOCK_TOKENS;
-use tensor::MemoryKind;
+use parallel::{Context, Pipeline, cache::BLOCK_TOKENS};
+use tensor::{Device, MemoryKind};
 use train::{
+    Config,
     data::Tokenizer,
     generate::{Generator, GeneratorOptions, Request, text},
 };
@@ -18,6 +19,44 @@ fn request(prompt: usize, tokens: usize) -> Request {
     }
 }
 
+/// What a rank has.
+struct Rank<'a> {
+    device: &'a Device,
+    context: &'a Context,
+    pipeline: &'a Pipeline,
+}
+
+impl Rank<'_> {
+    fn keys_and_values(&self) -> usize {
+        let used = self.device.memory_use();
+        used.of(MemoryKind::KeysValues).in_use
+    }
+}
+
+/// What `work` returns on each rank of the configuration's grid.
+fn on_ranks<T: Send + 'static>(
+    config: Config,
+    options: GeneratorOptions,
+    work: impl Fn(&Rank, &mut Generator) -> train::Result<T> + Send + Sync + 'static,
+) -> Vec<T> {
+    let ranks = config.grid().unwrap().world_size();
+    let ends = run(Options::new(ranks), move |world| {
+        let device = testkit::device(&config, world.rank())?;
+        let context = config.context(&world, &device)?;
+        let pipeline = pipeline(&context, &config, Keys::Kept)?;
+        let text = text(&config)?;
+        let tokenizer = Tokenizer::ids(text.vocabulary);
+        let mut generator = Generator::new(&pipeline, text, &tokenizer, options.clone())?;
+        let rank = Rank {
+            device: &device,
+            context: &context,
+            pipeline: &pipeline,
+        };
+        work(&rank, &mut generator)
+    });
+    ends.unwrap_or_else(|failure| panic!("{}", failure.report()))
+}
+
 #[test]
 fn memory_grows_by_blocks_and_returns() {
     let edits = [
@@ -26,23 +65,17 @@ fn memory_grows_by_blocks_and_returns() {
         "training.precision = \"bf16\"",
         "parallel.grid = \"x=2,pipeline=2\"",
     ];
-    let ends = run(Options::new(4), move |world| {
-        let config = config(&edits);
-        let device = testkit::device(&config, world.rank())?;
-        let context = config.context(&world, &device)?;
-        let pipeline = pipeline(&context, &config, Keys::Kept)?;
-        let text = text(&config)?;
-        let tokenizer = Tokenizer::ids(text.vocabulary);
-        let options = GeneratorOptions {
-            sequences: 2,
-            prefill: 100,
-            kept_tokens: 256,
-        };
-        let mut generator = Generator::new(&pipeline, text, &tokenizer, options)?;
-        let held = || device.memory_use().of(MemoryKind::KeysValues).in_use;
-        let in_use = device.memory_use().in_use;
+    let options = GeneratorOptions {
+        sequences: 2,
+        prefill: 100,
+        kept_tokens: 256,
+    };
+    let ends = on_ranks(config(&edits), options, |rank, generator| {
+        let held = || rank.keys_and_values();
+        let in_use = rank.device.memory_use().in_use;
         // Keys and values of half of the heads, in two bytes each, of the layers of this stage: attention is in segments 1, 3, 5.
-        let segments = pipeline.cut().segments(context.index(grid::Axis::Pipeline));
+        let stage = rank.context.index(grid::Axis::Pipeline);
+        let segments = rank.pipeline.cut().segments(stage);
         let layers = segments
             .filter(|segment| [1, 3, 5].contains(segment))
             .count();
@@ -61,7 +94,7 @@ fn memory_grows_by_blocks_and_returns() {
         }
         assert_eq!(held(), 0);
         assert_eq!(
-            device.memory_use().in_use,
+            rank.device.memory_use().in_use,
             in_use,
             "all other memory returns too"
         );
@@ -70,9 +103,8 @@ fn memory_grows_by_blocks_and_returns() {
         assert_eq!(held(), block);
         assert!(generator.cancel(id) && !generator.cancel(id));
         assert_eq!(held(), 0);
-        Ok::<_, train::Error>((layers, seen))
+        Ok((layers, seen))
     });
-    let ends = ends.unwrap_or_else(|failure| panic!("{}", failure.report()));
     assert_eq!(ends.iter().map(|end| end.0).sum::<usize>(), 2 * 3);
     for (_, seen) in &ends {
         assert_eq!(seen, &ends[0].1);
@@ -95,29 +127,18 @@ fn keys_before_a_window_return_their_memory() {
         "model.local_blocks = 1",
         "model.sliding_window = 100",
     ];
-    let ends = run(Options::new(1), move |world| {
-        let config = config(&edits);
-        let device = testkit::device(&config, world.rank())?;
-        let context = config.context(&world, &device)?;
-        let pipeline = pipeline(&context, &config, Keys::Kept)?;
-        let text = text(&config)?;
-        let tokenizer = Tokenizer::ids(text.vocabulary);
-        let mut generator = Generator::new(&pipeline, text, &tokenizer, Default::default())?;
-        let held = || device.memory_use().of(MemoryKind::KeysValues).in_use;
-        let block = 2 * BLOCK_TOKENS * 32 * 4;
+    let block = 2 * BLOCK_TOKENS * 32 * 4;
+    let seen = on_ranks(config(&edits), Default::default(), |rank, generator| {
         generator.add(request(10, 391))?;
         let mut seen = Vec::new();
         while !generator.is_idle() {
             generator.step()?;
-            seen.push(held());
+            seen.push(rank.keys_and_values());
         }
-        Ok::<_, train::Error>((block, seen))
+        Ok(seen)
     });
-    let (block, seen) = ends
-        .unwrap_or_else(|failure| panic!("{}", failure.report()))
-        .remove(0);
     // The layer without a window holds 7 blocks of its 400 tokens, the other one 3.
-    let most = *seen.iter().max().unwrap();
+    let most = *seen[0].iter().max().unwrap();
     assert!(
         (10 * block..=10 * block * 9 / 8).contains(&most),
         "{most} bytes, {block} a block"
@@ -126,15 +147,9 @@ fn keys_before_a_window_return_their_memory() {
 
 #[test]
 fn keys_that_exceed_the_device_are_an_error_with_the_numbers_and_a_later_step_goes_on() {
-    let end = run(Options::new(1), |world| {
-        let mut config = config(&["model.context = 512", "model.hidden = 64"]);
-        config.device.memory_limit = Some(1600 << 10);
-        let device = testkit::device(&config, 0)?;
-        let context = config.context(&world, &device)?;
-        let pipeline = pipeline(&context, &config, Keys::Kept)?;
-        let text = text(&config)?;
-        let tokenizer = Tokenizer::ids(text.vocabulary);
-        let mut generator = Generator::new(&pipeline, text, &tokenizer, Default::default())?;
+    let mut config = config(&["model.context = 512", "model.hidden = 64"]);
+    config.device.memory_limit = Some(1600 << 10);
+    let mut ends = on_ranks(config, Default::default(), |_, generator| {
         let ids: Vec<_> = (0..6).map(|_| generator.add(request(60, 300))).collect();
         let error = loop {
             match generator.step() {
@@ -149,11 +164,9 @@ fn keys_that_exceed_the_device_are_an_error_with_the_numbers_and_a_later_step_go
         while !generator.is_idle() {
             tokens += generator.step()?.len();
         }
-        Ok::<_, train::Error>((error, tokens))
+        Ok((error, tokens))
     });
-    let (error, tokens) = end
-        .unwrap_or_else(|failure| panic!("{}", failure.report()))
-        .remove(0);
+    let (error, tokens) = ends.remove(0);
     assert!(
         error.contains("memory") && error.contains("keys and values"),
         "{error}"

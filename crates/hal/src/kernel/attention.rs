@@ -30,8 +30,8 @@ pub struct AttentionDropout {
 /// Sizes of an attention. Query head h reads key and value head `h / (heads / kv_heads)`.
 ///
 /// Query i of a sequence attends to its keys `j < keys` with `j <= first_query + i`. In self-attention, `queries` equals
-/// `keys` and `first_query` is 0. From `first_query >= keys - 1` on, every query attends to every key. A window leaves of
-/// these keys the last ones.
+/// `keys` and `first_query` is 0. From `first_query >= keys - 1` on, every query attends to every key. With a
+/// window, only to the last of these keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionShape {
     /// Sequences held here.
@@ -82,7 +82,7 @@ impl AttentionShape {
         }
     }
 
-    /// The number of keys, the first of its sequence, that are not behind query `query`.
+    /// The number of keys up to the place of query `query`, and up to the last one held here.
     #[inline]
     pub fn keys_met(&self, query: usize) -> usize {
         let own = self.first_query.saturating_add(query);
@@ -126,13 +126,13 @@ impl AttentionShape {
         let Some(window) = self.window else {
             return all;
         };
-        // Keys before the window of query i are those that a query has before it that is so many places earlier.
+        // The keys that query i has left behind are those up to the place `window` before its own.
         let without = window.saturating_sub(self.first_query).min(self.queries);
         let first = self.first_query.saturating_sub(window);
         all - self.pairs_before(first, self.queries - without)
     }
 
-    // Pairs of so many queries from the place `first` on with the keys that are not behind them.
+    // The number of pairs of a query and a key up to its place, for `queries` queries from the place `first` on.
     fn pairs_before(&self, first: usize, queries: usize) -> f64 {
         // Queries from the one on that attends to the last key attend to all.
         let partial = self.keys.saturating_sub(1).saturating_sub(first);

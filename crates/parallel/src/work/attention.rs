@@ -34,7 +34,7 @@ impl AttentionWork {
         2.0 * (self.heads * self.head_size) as f64 * met
     }
 
-    /// The attention of so many heads, each with keys of its own.
+    /// The sizes of this attention with `heads` heads, each of which has its own keys and values.
     pub fn shape(&self, heads: usize) -> AttentionShape {
         AttentionShape {
             window: self.window,

@@ -10,7 +10,7 @@ crate::section! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct CheckpointConfig {
-        /// Where complete checkpoints are copied while the run goes on: `s3://bucket/prefix`, `gs://bucket/prefix`,
+        /// The place to which complete checkpoints are copied during the run: `s3://bucket/prefix`, `gs://bucket/prefix`,
         /// `az://container/prefix` or `file:///folder`, in a build with `--features object-store`. Each run needs a place of its own.
         /// Credentials come from the environment: `AWS_*`, `GOOGLE_*`, `AZURE_*`. Absent, or empty: no copies.
         pub store: Option<String>,

@@ -110,18 +110,16 @@ impl Kind {
             let has = [kind.qkv_bias, kind.qk_norm, kind.post_norms];
             kind.family == config.family && has == own
         };
-        let windowed = |kind: &&Kind| config.sliding_window == 0 || kind.windows != Windows::Never;
+        let has_windows = config.sliding_window > 0;
+        let takes_windows = |kind: &Kind| !has_windows || kind.windows != Windows::Never;
         let refuse = |key: &str, found: String| {
             let found = format!("{found}, family = \"{}\"", config.family.name());
             let needed = "what a kind of model of the library transformers has";
             Error::setting(format!("model.{key}"), found, needed)
         };
-        let mut kinds = KINDS.iter().filter(fits).peekable();
-        let has_own = kinds.peek().is_some();
-        let kind = kinds.find(windowed).ok_or_else(|| {
-            if has_own {
-                return refuse("sliding_window", config.sliding_window.to_string());
-            }
+        let with_windows = KINDS.iter().find(|kind| fits(kind) && takes_windows(kind));
+        let kind = with_windows.or_else(|| KINDS.iter().find(fits));
+        let kind = kind.ok_or_else(|| {
             let [bias, qk_norm, _] = own;
             match own {
                 [_, _, true] => refuse(
@@ -132,20 +130,27 @@ impl Kind {
                 _ => refuse("qkv_bias", "true".into()),
             }
         })?;
-        let of_gemma3 = [
+        // Of Gemma 3, only local blocks have windows.
+        let is_gemma3 = kind.is_gemma3();
+        let windows_of_all = has_windows && config.local_blocks == 0;
+        let refused = [
+            (
+                "sliding_window",
+                config.sliding_window,
+                !takes_windows(kind) || is_gemma3 && windows_of_all,
+            ),
             (
                 "local_blocks",
                 config.local_blocks,
-                config.local_blocks != 0,
+                config.local_blocks != 0 && !is_gemma3,
             ),
             (
                 "score_size",
                 config.score_size(),
-                config.score_size() != config.head_size(),
+                config.score_size() != config.head_size() && !is_gemma3,
             ),
         ];
-        let mut other = of_gemma3.into_iter().filter(|(.., is_used)| *is_used);
-        match other.next().filter(|_| !kind.is_gemma3()) {
+        match refused.into_iter().find(|(.., is_refused)| *is_refused) {
             Some((key, found, _)) => Err(refuse(key, found.to_string())),
             None => Ok(kind),
         }

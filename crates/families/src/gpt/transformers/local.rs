@@ -97,14 +97,12 @@ fn window_of_all(settings: &Settings) -> Result<usize> {
         Windows::Flagged => first.unwrap_or(FIRST_BLOCK),
         Windows::Never | Windows::Sized => 0,
     };
-    let kinds = settings.get("layer_types").and_then(Value::as_array);
-    let is_known = |kind: &&Value| *kind == KINDS[1] || (window.is_some() && *kind == KINDS[0]);
-    if let Some(kind) = kinds.into_iter().flatten().find(|kind| !is_known(kind)) {
-        return Err(settings.refuse(format!(
-            "found {kind} among layer_types, needs \"{}\"",
-            KINDS[1]
-        )));
-    }
+    let known = if window.is_some() {
+        &KINDS
+    } else {
+        &KINDS[1..]
+    };
+    let kinds = listed(settings, known)?;
     let has_window = |block: &usize| match kinds.and_then(|kinds| kinds.get(*block)) {
         Some(kind) => kind == KINDS[0],
         None => *block >= first,
@@ -121,21 +119,24 @@ fn window_of_all(settings: &Settings) -> Result<usize> {
     }
 }
 
+// The kind of each block, if there is a list; all are among those that are known.
+fn listed<'a>(settings: &'a Settings, known: &[&str]) -> Result<Option<&'a Vec<Value>>> {
+    let kinds = settings.get("layer_types").and_then(Value::as_array);
+    let is_known = |kind: &&Value| known.iter().any(|known| *kind == known);
+    match kinds.into_iter().flatten().find(|kind| !is_known(kind)) {
+        None => Ok(kinds),
+        Some(kind) => Err(settings.refuse(format!(
+            "found {kind} among layer_types, needs \"{}\"",
+            known.join("\" or \"")
+        ))),
+    }
+}
+
 // The local blocks in front of each that is not, by the list of all kinds if that has one.
 fn blocks(settings: &Settings, stated: usize) -> Result<usize> {
-    let kinds = settings.get("layer_types").and_then(Value::as_array);
-    let Some(kinds) = kinds else {
+    let Some(kinds) = listed(settings, &KINDS)? else {
         return Ok(stated);
     };
-    if let Some(kind) = kinds
-        .iter()
-        .find(|kind| KINDS.iter().all(|known| kind != known))
-    {
-        return Err(settings.refuse(format!(
-            "found {kind} among layer_types, needs \"{}\" or \"{}\"",
-            KINDS[0], KINDS[1]
-        )));
-    }
     let is_local = |kind: &Value| kind == KINDS[0];
     let before = kinds.iter().take_while(|kind| is_local(kind)).count();
     let local = match before < kinds.len() {

@@ -125,6 +125,10 @@ fn local_shape(options: &AttentionOptions, q: &DTensor, k: &DTensor) -> Result<A
             format!("multiples of the head size {head_size}"),
         ));
     }
+    if options.window == Some(0) {
+        let found = "a window of no keys";
+        return Err(Error::invalid(&options.name, found, "at least one"));
+    }
     let rows = q.leading().iter().product::<usize>();
     if sequence == 0 || !rows.is_multiple_of(sequence) {
         let needed = format!("a multiple of the sequence of {sequence}");
