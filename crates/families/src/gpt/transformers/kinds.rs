@@ -137,12 +137,12 @@ impl Kind {
             (
                 "sliding_window",
                 config.sliding_window,
-                !takes_windows(kind) || is_gemma3 && windows_of_all,
+                !takes_windows(kind),
             ),
             (
                 "local_blocks",
                 config.local_blocks,
-                config.local_blocks != 0 && !is_gemma3,
+                is_gemma3 && windows_of_all || !is_gemma3 && config.local_blocks != 0,
             ),
             (
                 "score_size",
