@@ -2,6 +2,7 @@
 
 mod device;
 mod disk;
+mod frozen;
 
 use bootstrap::World;
 use disk::{Gate, Gated};

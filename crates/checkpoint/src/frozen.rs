@@ -1,16 +1,24 @@
 //! Files of tensors that no step changes, such as frozen weights: the next checkpoint gives such a file a second name.
-//!
-//! Whether the tensors are still the same is decided by their bytes, not by a promise, so whoever changes one gets a new file.
 
 use crate::{
-    Result,
+    Error, Result,
+    boxes::num_bytes,
     disk::Disk,
     folder::path_of_step,
+    local::FileCopy,
     reader::own_length,
-    shard::{Piece, ShardRecord, write_file},
+    shard::{PieceRecord, ShardRecord, refused, write_at},
+    stream::Emit,
     writer::Writer,
 };
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+/// Bytes of a file that are copied at a time.
+const BUFFER_BYTES: usize = 1 << 20;
 
 /// A rank's file of tensors that do not change, in a checkpoint.
 #[derive(Clone, Debug)]
@@ -18,37 +26,109 @@ pub struct FrozenFile {
     // Where it is once the checkpoint is complete.
     path: PathBuf,
     record: ShardRecord,
-    sum: u32,
 }
 
 impl FrozenFile {
-    /// Puts a rank's pieces into the folder of a checkpoint that is being written in `checkpoints_dir`: as a second name of the
-    /// file in an earlier one, if that holds the same pieces and bytes, is still there, and the file system has such names;
-    /// otherwise they are written as [`write_shard_on`](crate::write_shard_on) does. What is given must not be part of the rank's
-    /// other file.
+    /// Writes a rank's pieces into the folder of a checkpoint that is being written in `checkpoints_dir`. What is given must not be
+    /// part of the rank's other file.
+    ///
+    /// `fill` is called for each piece with elements, by its index, and passes on its bytes, row-major and little-endian, in as many
+    /// parts as it likes: those of wide elements come first, and otherwise the order is that of the pieces.
     ///
     /// # Errors
-    /// As [`write_shard_on`](crate::write_shard_on).
-    pub fn put(
+    /// [`Error::Piece`] for another number of bytes than a piece has; those of `fill`; otherwise as
+    /// [`write_shard_on`](crate::write_shard_on).
+    pub fn write(
         disk: &dyn Disk,
         (checkpoints_dir, step): (&Path, u64),
         rank: usize,
-        pieces: &[Piece<'_>],
-        earlier: Option<&FrozenFile>,
+        pieces: Vec<PieceRecord>,
+        fill: &mut dyn FnMut(usize, &mut Emit<'_>) -> Result<()>,
     ) -> Result<FrozenFile> {
-        let writing = Writer::dir_of_step(checkpoints_dir, step);
-        let (name, sum) = (format!("frozen-{rank:05}.safetensors"), sum(pieces));
-        let earlier = earlier.filter(|earlier| earlier.record.rank == rank && earlier.sum == sum);
-        let linked = earlier.filter(|earlier| link(disk, &earlier.path, &writing, &earlier.record));
-        let record = match linked {
-            Some(earlier) => earlier.record.clone(),
-            None => write_file(disk, &writing, rank, name, pieces)?,
+        let needed: Vec<_> = pieces
+            .iter()
+            .map(|piece| num_bytes(&piece.index.shape, piece.dtype))
+            .collect();
+        let described = pieces.clone();
+        let mut fill = |index: usize, emit: &mut Emit<'_>| {
+            let (needed, mut given) = (needed[index].unwrap_or(0), 0);
+            let refuse = |given: usize| {
+                let found = format!("{given} bytes");
+                Err(refused(
+                    &described[index],
+                    rank,
+                    found,
+                    format!("{needed} bytes"),
+                ))
+            };
+            fill(index, &mut |bytes| {
+                given += bytes.len();
+                if given > needed {
+                    refuse(given)
+                } else {
+                    emit(bytes)
+                }
+            })?;
+            if given < needed {
+                refuse(given)
+            } else {
+                Ok(())
+            }
         };
+        let name = format!("frozen-{rank:05}.safetensors");
+        let path = Writer::dir_of_step(checkpoints_dir, step).join(name);
+        let record = write_at(disk, &path, rank, pieces, &mut fill)?;
         Ok(FrozenFile {
             path: path_of_step(checkpoints_dir, step).join(record.file_name()),
             record,
-            sum,
         })
+    }
+
+    /// Whether it is still there, and holds these pieces of a rank.
+    pub fn holds(&self, rank: usize, pieces: &[PieceRecord]) -> bool {
+        let same = |own: &PieceRecord, other: &PieceRecord| {
+            let offset = other.offset;
+            PieceRecord {
+                offset,
+                ..own.clone()
+            } == *other
+        };
+        let own = &self.record.pieces;
+        let is_same = || own.iter().zip(pieces).all(|(own, other)| same(own, other));
+        let is_there = own_length(&self.path).is_ok_and(|len| len == self.record.num_bytes());
+        self.record.rank == rank && own.len() == pieces.len() && is_same() && is_there
+    }
+
+    /// Puts it into the folder of a later checkpoint too: under a second name, or as a copy if the file system has no such names.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] or [`Error::Io`] if the disk refuses both; [`Error::Damaged`] if it no longer is what was written.
+    pub fn again(
+        &self,
+        disk: &dyn Disk,
+        (checkpoints_dir, step): (&Path, u64),
+    ) -> Result<FrozenFile> {
+        let writing = Writer::dir_of_step(checkpoints_dir, step);
+        if !link(disk, &self.path, &writing, &self.record) {
+            self.copy(disk, &writing)?;
+        }
+        Ok(FrozenFile {
+            path: path_of_step(checkpoints_dir, step).join(self.record.file_name()),
+            record: self.record.clone(),
+        })
+    }
+
+    fn copy(&self, disk: &dyn Disk, writing: &Path) -> Result<()> {
+        let refuse = |error| Error::io("reading", &self.path)(error);
+        let mut file = File::open(&self.path).map_err(refuse)?;
+        let mut copy = FileCopy::of(disk, writing, &self.record)?;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            match file.read(&mut buffer).map_err(refuse)? {
+                0 => return copy.finish(),
+                len => copy.write(&buffer[..len])?,
+            }
+        }
     }
 
     /// What the checkpoint's manifest needs to know.
@@ -70,15 +150,4 @@ impl ShardRecord {
     pub fn link(&self, disk: &dyn Disk, complete: &Path, writing: &Path) -> bool {
         link(disk, &complete.join(self.file_name()), writing, self)
     }
-}
-
-// Of the pieces' names, places and bytes.
-fn sum(pieces: &[Piece<'_>]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    for piece in pieces {
-        let description = (piece.name, piece.dtype, piece.global_shape, &piece.index);
-        hasher.update(format!("{description:?}{}", piece.layout).as_bytes());
-        hasher.update(piece.bytes);
-    }
-    hasher.finalize()
 }

@@ -42,16 +42,22 @@ pub struct ShardRecord {
     pub(crate) pieces: Vec<PieceRecord>,
 }
 
-/// A piece, and the offset of its bytes in the file.
+/// A [`Piece`] without its bytes, and their offset in the file once they are written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct PieceRecord {
-    pub(crate) name: String,
+pub struct PieceRecord {
+    /// The tensor's global name.
+    pub name: String,
+    /// The element type.
     #[serde(with = "element::by_name")]
-    pub(crate) dtype: DType,
-    pub(crate) global_shape: Vec<usize>,
-    pub(crate) layout: Layout,
-    pub(crate) index: IndexBox,
-    pub(crate) offset: u64,
+    pub dtype: DType,
+    /// Its shape, over all ranks.
+    pub global_shape: Vec<usize>,
+    /// The axes that cut it.
+    pub layout: Layout,
+    /// The elements held here.
+    pub index: IndexBox,
+    /// 0 until they are written.
+    pub offset: u64,
 }
 
 /// Writes a rank's pieces into the folder that a [`Writer`](super::Writer) made, and syncs them.
@@ -76,48 +82,36 @@ pub fn write_shard_on(
     rank: usize,
     pieces: &[Piece<'_>],
 ) -> Result<ShardRecord> {
-    write_file(disk, writing_dir, rank, name_of(rank), pieces)
-}
-
-fn name_of(rank: usize) -> String {
-    format!("shard-{rank:05}.safetensors")
-}
-
-/// As [`write_shard_on`], into a file of this name.
-pub(crate) fn write_file(
-    disk: &dyn Disk,
-    writing_dir: &Path,
-    rank: usize,
-    name: String,
-    pieces: &[Piece<'_>],
-) -> Result<ShardRecord> {
     for piece in pieces {
         let needed = num_bytes(&piece.index.shape, piece.dtype);
         if needed != Some(piece.bytes.len()) {
             let needed = needed.map_or("fewer elements".into(), |needed| format!("{needed} bytes"));
             return Err(refused(
-                &piece.record(),
+                &PieceRecord::from(piece),
                 rank,
                 format!("{} bytes", piece.bytes.len()),
                 needed,
             ));
         }
     }
-    let records = pieces.iter().map(Piece::record).collect();
-    let path = writing_dir.join(name);
-    write_at(disk, &path, rank, records, &mut |index, emit| {
+    let records = pieces.iter().map(PieceRecord::from).collect();
+    write_records(disk, writing_dir, rank, records, &mut |index, emit| {
         emit(pieces[index].bytes)
     })
 }
 
-impl Piece<'_> {
-    fn record(&self) -> PieceRecord {
+fn name_of(rank: usize) -> String {
+    format!("shard-{rank:05}.safetensors")
+}
+
+impl From<&Piece<'_>> for PieceRecord {
+    fn from(piece: &Piece<'_>) -> PieceRecord {
         PieceRecord {
-            name: self.name.to_owned(),
-            dtype: self.dtype,
-            global_shape: self.global_shape.to_vec(),
-            layout: self.layout.clone(),
-            index: self.index.clone(),
+            name: piece.name.to_owned(),
+            dtype: piece.dtype,
+            global_shape: piece.global_shape.to_vec(),
+            layout: piece.layout.clone(),
+            index: piece.index.clone(),
             offset: 0,
         }
     }
@@ -134,7 +128,8 @@ pub(crate) fn write_records(
     write_at(disk, &writing_dir.join(name_of(rank)), rank, pieces, fill)
 }
 
-fn write_at(
+/// As [`write_records`], into a file at `path`.
+pub(crate) fn write_at(
     disk: &dyn Disk,
     path: &Path,
     rank: usize,
@@ -223,7 +218,12 @@ fn check(rank: usize, pieces: &[PieceRecord]) -> Result<()> {
     Ok(())
 }
 
-fn refused(piece: &PieceRecord, rank: usize, found: String, needed: impl Into<String>) -> Error {
+pub(crate) fn refused(
+    piece: &PieceRecord,
+    rank: usize,
+    found: String,
+    needed: impl Into<String>,
+) -> Error {
     Error::Piece {
         name: piece.name.clone(),
         index: Box::new(piece.index.clone()),

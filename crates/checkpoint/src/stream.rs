@@ -45,7 +45,7 @@ pub(crate) struct Written {
 }
 
 /// Receives the next bytes of a tensor.
-pub(crate) type Emit<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
+pub type Emit<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 
 /// Writes and syncs a file; calls `fill` for each entry's bytes, by its index. A file that fails is removed.
 ///

@@ -159,12 +159,12 @@ impl Paged {
             State::Here => Ok(()),
             State::Lost(error) => Err(error),
             State::Away(_) => {
-                let back = storage.come_back();
+                let (back, version) = (storage.come_back(), storage.version());
                 self.note(back, State::Away)?;
                 match self.read(&storage) {
                     Ok(()) => {
                         self.state.replace(State::Here);
-                        self.stored.set(Some(storage.version()));
+                        storage.restore_version(version);
                         Ok(())
                     }
                     Err(error) => {

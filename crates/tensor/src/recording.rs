@@ -18,15 +18,16 @@ use std::{
 pub struct Recording {
     hal: Box<dyn hal::Recording>,
     device: Device,
-    storages: Vec<Rc<Storage>>,
+    // And whether it writes them.
+    storages: Vec<(Rc<Storage>, bool)>,
     blocks: Vec<RawBuffer>,
 }
 
 /// Notes taken while work is recorded.
 #[derive(Default)]
 pub(crate) struct Notes {
-    // Memory that existed before and that the work uses, and memory that it allocates.
-    used: RefCell<HashMap<*const Storage, Rc<Storage>>>,
+    // Memory that existed before and that the work uses, with whether it writes there, and memory that it allocates.
+    used: RefCell<HashMap<*const Storage, (Rc<Storage>, bool)>>,
     made: RefCell<HashMap<*const Storage, Weak<Storage>>>,
 }
 
@@ -129,7 +130,10 @@ impl Notes {
             let found = format!("work on stream {} within recorded work", stream.name());
             return Err(Error::invalid(name, found, "work on the compute stream"));
         }
-        for storage in arguments.uses().map(|(tensor, _)| tensor.storage()) {
+        for (storage, access) in arguments
+            .uses()
+            .map(|(tensor, access)| (tensor.storage(), access))
+        {
             if storage.has_use_beside(stream) {
                 return Err(Error::invalid(
                     name,
@@ -139,10 +143,11 @@ impl Notes {
             }
             let address = Rc::as_ptr(storage);
             if !self.made.borrow().contains_key(&address) {
-                self.used
-                    .borrow_mut()
+                let mut used = self.used.borrow_mut();
+                let (_, writes) = used
                     .entry(address)
-                    .or_insert_with(|| storage.clone());
+                    .or_insert_with(|| (storage.clone(), false));
+                *writes |= access.writes();
             }
         }
         Ok(())
@@ -156,14 +161,14 @@ impl Notes {
     }
 
     // All memory that replays touch, except memory allocated and freed during the recording.
-    fn storages(&self) -> Vec<Rc<Storage>> {
+    fn storages(&self) -> Vec<(Rc<Storage>, bool)> {
         let made = self
             .made
             .take()
             .into_values()
-            .filter_map(|made| made.upgrade());
+            .filter_map(|made| Some((made.upgrade()?, true)));
         let all: Vec<_> = self.used.take().into_values().chain(made).collect();
-        all.iter().for_each(|storage| storage.pin());
+        all.iter().for_each(|(storage, _)| storage.pin());
         all
     }
 }
@@ -177,12 +182,12 @@ impl Recording {
         let compute = self.device.compute();
         self.storages
             .iter()
-            .try_for_each(|storage| storage.order_after(&compute, true))?;
+            .try_for_each(|(storage, writes)| storage.order_after(&compute, *writes))?;
         // SAFETY: the recording holds all memory that its work uses: that of the tensors, and the blocks
         // allocated and freed meanwhile, which only the compute stream uses, in the order of its queue.
         let outcome = unsafe { self.hal.launch(compute.hal()) };
-        for storage in &self.storages {
-            storage.note_use(&compute, None, true, outcome.is_ok());
+        for (storage, writes) in &self.storages {
+            storage.note_use(&compute, None, *writes, outcome.is_ok());
         }
         outcome
     }

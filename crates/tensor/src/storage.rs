@@ -204,6 +204,11 @@ impl Storage {
         self.version.get()
     }
 
+    /// Forgets the writes since this version, which have brought back what the elements were then.
+    pub(crate) fn restore_version(&self, version: u64) {
+        self.version.set(version);
+    }
+
     /// Frees the block, whose elements are now with `keeper`.
     pub(crate) fn leave(&self, keeper: Rc<dyn Keeper>) {
         self.free();

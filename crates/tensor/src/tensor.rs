@@ -429,6 +429,11 @@ impl Tensor {
         Rc::ptr_eq(&self.storage, &other.storage) && self.slice(0).overlaps(&other.slice(0))
     }
 
+    /// A number that each write to the memory changes that this tensor views a part of, and nothing else does.
+    pub fn version(&self) -> u64 {
+        self.storage.version()
+    }
+
     pub(crate) fn storage(&self) -> &Rc<Storage> {
         &self.storage
     }

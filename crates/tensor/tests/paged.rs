@@ -123,6 +123,7 @@ fn what_was_only_read_leaves_without_being_written() -> Result<()> {
     let (tensor, paged) = paged(&device, &beyond)?;
     let transfers = || [&disk.reads, &disk.writes].map(|count| count.load(Relaxed));
     tensor.fill(3.0)?;
+    let version = tensor.version();
     assert_eq!(transfers(), [0, 0]);
     for step in 1..5 {
         paged.leave()?;
@@ -131,6 +132,7 @@ fn what_was_only_read_leaves_without_being_written() -> Result<()> {
         assert_eq!(tensor.to_vec::<f32>()?, [3.0; LEN]);
         assert_eq!(transfers(), [step, 1]);
     }
+    assert_eq!(tensor.version(), version, "to come back is no write");
     // A write on another stream counts too.
     let stream = device.create_stream(StreamKind::Communication, "another")?;
     ops::copy_on(
@@ -138,6 +140,7 @@ fn what_was_only_read_leaves_without_being_written() -> Result<()> {
         &Tensor::full(&device, DType::F32, &[1], 5.0)?,
         &tensor.rows(9, 1)?,
     )?;
+    assert_ne!(tensor.version(), version);
     paged.leave()?;
     assert_eq!(tensor.rows(8, 2)?.to_vec::<f32>()?, [3.0, 5.0]);
     assert_eq!(transfers(), [5, 2]);

@@ -13,7 +13,7 @@ mod refusals;
 mod round_trip;
 
 use super::{
-    FrozenFile, Piece, Reader, Result, Sections, Writer, disk::Disk, folder::MANIFEST,
+    FrozenFile, Piece, PieceRecord, Reader, Result, Sections, Writer, disk::Disk, folder::MANIFEST,
     shard::write_shard_on,
 };
 use dying::Dying;
@@ -138,8 +138,20 @@ fn save_with_frozen(
     for (rank, (own, frozen)) in wholes.iter().zip(&frozen).enumerate() {
         records.push(write_shard_on(&**disk, writer.dir(), rank, &pieces(own))?);
         if !frozen.is_empty() {
+            let (place, pieces) = ((dir, step), pieces(frozen));
+            let described: Vec<_> = pieces.iter().map(PieceRecord::from).collect();
             let earlier = files.get(rank);
-            let file = FrozenFile::put(&**disk, (dir, step), rank, &pieces(frozen), earlier)?;
+            let file = match earlier.filter(|file| file.holds(rank, &described)) {
+                Some(earlier) => earlier.again(&**disk, place)?,
+                None => {
+                    let disk = &**disk;
+                    FrozenFile::write(disk, place, rank, described, &mut |piece, emit| {
+                        // In two parts.
+                        let (front, back) = pieces[piece].bytes.split_at(3);
+                        emit(front).and_then(|()| emit(back))
+                    })?
+                }
+            };
             records.push(file.record().clone());
             written.push(file);
         }

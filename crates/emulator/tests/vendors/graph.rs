@@ -20,7 +20,11 @@ fn sums(device: &Device) -> Result<Vec<f32>> {
     let (recording, ()) = device.record(add)?;
     let others = (0..8).map(|_| Tensor::full(device, DType::F32, &[COUNT], 7.0));
     let others: Vec<Tensor> = others.collect::<Result<_>>()?;
+    let versions = || [x.version(), y.version()];
+    let [x_before, y_before] = versions();
     (0..3).try_for_each(|_| recording.replay())?;
+    // A replay writes what the work writes, and nothing else.
+    assert_eq!(versions(), [x_before + 3, y_before]);
     for other in others {
         assert!(
             other.to_vec::<f32>()?.iter().all(|element| *element == 7.0),

@@ -86,10 +86,29 @@ impl ParameterSet {
     pub fn tensors<E: From<Error>>(
         &self,
         part: Part,
+        visit: impl FnMut(&Parameter, Tensor) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        self.tensors_of(part, |_| true, visit)
+    }
+
+    /// As [`tensors`](Self::tensors), of the wanted parameters alone: those that all ranks want, or frozen ones, which no collective
+    /// needs.
+    ///
+    /// # Errors
+    /// As [`tensors`](Self::tensors).
+    pub fn tensors_of<E: From<Error>>(
+        &self,
+        part: Part,
+        is_wanted: impl Fn(&Parameter) -> bool,
         mut visit: impl FnMut(&Parameter, Tensor) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        for bucket in self.buckets_with(part) {
-            if self.visit_own(bucket, part, &mut visit)? {
+        let has_wanted = |bucket: &&Bucket| bucket.parameters.iter().any(&is_wanted);
+        for bucket in self.buckets_with(part).filter(has_wanted) {
+            let mut visit = |parameter: &Parameter, tensor| match is_wanted(parameter) {
+                true => visit(parameter, tensor),
+                false => Ok(()),
+            };
+            if self.visit_own((bucket, part), &is_wanted, &mut visit)? {
                 continue;
             }
             let whole = self.whole(bucket, part)?;
@@ -98,6 +117,12 @@ impl ParameterSet {
             }
         }
         Ok(())
+    }
+
+    /// A number that each write to weights of [frozen](Parameter::is_frozen) parameters changes, and nothing else does.
+    pub fn frozen_version(&self) -> u64 {
+        let frozen = self.0.buckets.iter().filter(|bucket| bucket.is_frozen());
+        frozen.map(|bucket| bucket.values.version()).sum()
     }
 
     /// The parameters that have `part`, in the order of buckets.
@@ -115,8 +140,9 @@ impl ParameterSet {
     pub fn hashes(&self, part: Part) -> Result<Vec<Hashed>> {
         let mut hashes = Vec::new();
         for bucket in self.buckets_with(part) {
+            let all = |_: &Parameter| true;
             let is_visited =
-                self.visit_dequantised::<Error>(bucket, part, |parameter, values| {
+                self.visit_dequantised::<Error>((bucket, part), &all, |parameter, values| {
                     let range = 0..values.num_elements();
                     let axes = replicas(bucket, parameter, &(0..bucket.len()));
                     hashes.push(self.hashed((bucket, parameter, part), axes, range, &values)?);
@@ -127,7 +153,7 @@ impl ParameterSet {
             }
             let (own, flat) = match part {
                 Part::Scales(_) | Part::RowMeans | Part::ColumnMeans => {
-                    self.visit_own::<Error>(bucket, part, |parameter, numbers| {
+                    self.visit_own::<Error>((bucket, part), &all, |parameter, numbers| {
                         let axes = replicas(bucket, parameter, &(0..bucket.len()));
                         let range = 0..numbers.num_elements();
                         hashes.push(self.hashed(
@@ -166,15 +192,15 @@ impl ParameterSet {
     // stand for; false for other parts.
     fn visit_own<E: From<Error>>(
         &self,
-        bucket: &Bucket,
-        part: Part,
+        (bucket, part): (&Bucket, Part),
+        is_wanted: &dyn Fn(&Parameter) -> bool,
         visit: impl FnMut(&Parameter, Tensor) -> std::result::Result<(), E>,
     ) -> std::result::Result<bool, E> {
         match part {
             Part::Scales(state) => self.own_scales(bucket, state, visit)?,
             Part::RowMeans => self.visit_own_means(bucket, 0, visit)?,
             Part::ColumnMeans => self.visit_own_means(bucket, 1, visit)?,
-            _ => return self.visit_dequantised(bucket, part, visit),
+            _ => return self.visit_dequantised((bucket, part), is_wanted, visit),
         }
         Ok(true)
     }
@@ -242,7 +268,6 @@ impl ParameterSet {
 
     // Frozen parameters have only weights, and matrices that are updated as a whole a number of states of their own.
     fn buckets_with(&self, part: Part) -> impl Iterator<Item = &Bucket> {
-        let is_trained = |bucket: &&Bucket| !bucket.parameters.iter().any(Parameter::is_frozen);
         let most = self
             .0
             .buckets
@@ -259,7 +284,7 @@ impl ParameterSet {
                 let mut parameters = bucket.parameters.iter();
                 parameters.any(|parameter| self.0.options.is_factored(parameter))
             }
-            Part::State(_) | Part::Gradient => is_trained(bucket),
+            Part::State(_) | Part::Gradient => !bucket.is_frozen(),
         })
     }
 

@@ -176,6 +176,11 @@ impl Bucket {
         })
     }
 
+    /// Whether no step updates its parameters: they have a class, and therefore buckets, of their own.
+    pub(super) fn is_frozen(&self) -> bool {
+        self.parameters.iter().any(Parameter::is_frozen)
+    }
+
     /// The values of the version that was updated `updates` before this one, from 1.
     ///
     /// # Errors

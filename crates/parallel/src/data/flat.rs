@@ -55,6 +55,11 @@ impl Flat {
         Ok(Flat { tensor, page })
     }
 
+    /// A number that each write to its memory changes, and coming or going does not.
+    pub(super) fn version(&self) -> u64 {
+        self.tensor.version()
+    }
+
     /// Their type.
     pub(crate) fn dtype(&self) -> DType {
         self.tensor.dtype()

@@ -7,12 +7,12 @@ use hal::quantised::{BLOCK, QuantisedPart};
 use tensor::{DType, Error, MemoryKind, ReduceOp, Result, Tensor, ops};
 
 impl ParameterSet {
-    /// Visits what the stored weights of each parameter stand for, flat; false if the bucket's are not stored as codes, or have not
-    /// this part.
+    /// Visits what the stored weights of each wanted parameter stand for, flat; false if the bucket's are not stored as codes, or have
+    /// not this part.
     pub(super) fn visit_dequantised<E: From<Error>>(
         &self,
-        bucket: &Bucket,
-        part: Part,
+        (bucket, part): (&Bucket, Part),
+        is_wanted: &dyn Fn(&Parameter) -> bool,
         mut visit: impl FnMut(&Parameter, Tensor) -> std::result::Result<(), E>,
     ) -> std::result::Result<bool, E> {
         if !bucket.is_quantised {
@@ -23,7 +23,8 @@ impl ParameterSet {
             Part::Previous(updates) => bucket.previous(updates)?,
             _ => return Ok(false),
         };
-        for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
+        let parameters = bucket.parameters.iter().zip(&bucket.places);
+        for (parameter, place) in parameters.filter(|(parameter, _)| is_wanted(parameter)) {
             let stored = stored.rows(place.start, place.len())?;
             let dtype = self.options().dtype_of(part, parameter);
             let values = parameter.dequantised(&stored, dtype)?;

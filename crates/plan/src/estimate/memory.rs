@@ -80,13 +80,14 @@ fn state(request: &Request, candidate: &Candidate, place: PlaceKind) -> f64 {
     per_parameter * parameters(request, &candidate.degrees)
 }
 
-// Bytes of the host's memory that a rank's copies of weights and state for checkpoints take, if all ranks write as much.
+// Bytes of the host's memory that a rank's copies of weights and state for checkpoints take, if all ranks write as much. Of frozen
+// weights there are none.
 fn copies(request: &Request) -> f64 {
     let (dtype, trained) = (request.precision.dtype(), trained_share(request));
     let of_trained = dtype.accumulator().bytes() as f64 + state_bytes(request);
-    let bytes = trained * of_trained + (1.0 - trained) * dtype.bytes() as f64;
     let num_copies = request.training().checkpoint_copies() as f64;
-    num_copies * bytes * request.work.num_parameters() as f64 / request.devices as f64
+    num_copies * trained * of_trained * request.work.num_parameters() as f64
+        / request.devices as f64
 }
 
 // The share of all activations of a micro-batch that a rank holds at a time.

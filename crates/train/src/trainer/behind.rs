@@ -1,7 +1,8 @@
 //! Writes checkpoints beside the steps that follow.
 //!
 //! In the step, a rank copies what it writes to the host's memory. A thread of the rank does the rest, with the threads of the
-//! other ranks, over an exchange of their own. The thread owns the copy until it ends, so no step can change what is written.
+//! other ranks, over an exchange of their own. The thread owns the copy until it ends, so no step can change what is written. Of
+//! frozen weights there is no copy: a checkpoint that has to write them is written within the step.
 
 use super::{
     Trainer,
@@ -61,13 +62,21 @@ enum Target {
     Local(LocalTarget),
 }
 
-/// A thread that writes.
+/// A checkpoint that [`CheckpointWriter::poll`] has not returned.
 #[derive(Debug)]
 struct Behind {
     step: u64,
-    thread: JoinHandle<Written>,
-    // Sends nothing: it is disconnected when the thread ends.
-    end: Receiver<()>,
+    // How long the step has waited for it so far.
+    waited: Duration,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// A thread writes it. The channel sends nothing: it is disconnected when the thread ends.
+    Thread(JoinHandle<Written>, Receiver<()>),
+    /// It was written within the step.
+    Done(Box<Written>),
 }
 
 type Written = (SnapshotBuffer, Result<PathBuf>);
@@ -124,7 +133,8 @@ impl CheckpointWriter {
     }
 
     /// Copies the state after the steps done so far, and begins to write it. Waits for the checkpoint before, which it returns
-    /// if there is one. Collective.
+    /// if there is one. Where frozen weights have to be written, as in the first checkpoint of a run, it waits for this one too.
+    /// Collective.
     ///
     /// # Errors
     /// As [`finish`](CheckpointWriter::finish), for the checkpoint before; [`Error::Setting`](crate::Error::Setting) if the
@@ -137,17 +147,28 @@ impl CheckpointWriter {
     ) -> Result<Option<CheckpointDone>> {
         let before = self.finish()?;
         let mut snapshot = Snapshot::take(trainer, attached, std::mem::take(&mut self.buffer))?;
-        let (step, beside, target) = (snapshot.step, self.beside.clone(), self.target.clone());
-        let (running, end) = channel();
-        let thread = Builder::new().name("checkpoint".into()).spawn(move || {
-            let written = match &target {
-                Target::Shared(folder) => write(&beside, &mut snapshot, folder),
-                Target::Local(local) => local.write(&beside, &mut snapshot),
-            };
-            drop(running);
-            (snapshot.into_buffer(), written)
-        })?;
-        self.behind = Some(Behind { step, thread, end });
+        let (step, begun) = (snapshot.step, Instant::now());
+        let (beside, target) = (self.beside.clone(), self.target.clone());
+        let work = if snapshot.needs_trainer(&self.world)? {
+            self.world.beat(&format!(
+                "writing frozen weights: checkpoint of step {step}"
+            ));
+            let written = target.write(&beside, &mut snapshot, Some(trainer));
+            Work::Done(Box::new((snapshot.into_buffer(), written)))
+        } else {
+            let (running, end) = channel();
+            let thread = Builder::new().name("checkpoint".into()).spawn(move || {
+                let written = target.write(&beside, &mut snapshot, None);
+                drop(running);
+                (snapshot.into_buffer(), written)
+            })?;
+            Work::Thread(thread, end)
+        };
+        let waited = match &work {
+            Work::Thread(..) => Duration::ZERO,
+            Work::Done(_) => begun.elapsed(),
+        };
+        self.behind = Some(Behind { step, waited, work });
         Ok(before)
     }
 
@@ -160,7 +181,7 @@ impl CheckpointWriter {
             return Ok(None);
         };
         // The threads agree on the outcome before they end, so where one has ended, the others are about to.
-        match self.world.everyone().any(behind.thread.is_finished())? {
+        match self.world.everyone().any(behind.is_finished())? {
             true => self.finish(),
             false => Ok(None),
         }
@@ -180,14 +201,16 @@ impl CheckpointWriter {
             return Ok(None);
         };
         let (step, begun) = (behind.step, Instant::now());
-        while let Err(RecvTimeoutError::Timeout) = behind.end.recv_timeout(BEAT) {
-            let what = format!("waiting for the disk: checkpoint of step {step}");
-            self.world.beat(&what);
+        if let Work::Thread(_, end) = &behind.work {
+            while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(BEAT) {
+                let what = format!("waiting for the disk: checkpoint of step {step}");
+                self.world.beat(&what);
+            }
         }
+        let waited = behind.waited + begun.elapsed();
         let (buffer, written) = behind.join();
         self.buffer_bytes = self.buffer_bytes.max(buffer.num_bytes());
         self.buffer = buffer;
-        let waited = begun.elapsed();
         Ok(Some(CheckpointDone {
             path: written?,
             step,
@@ -209,14 +232,39 @@ impl CheckpointWriter {
     }
 }
 
+impl Target {
+    fn write(
+        &self,
+        beside: &World,
+        snapshot: &mut Snapshot,
+        trainer: Option<&Trainer>,
+    ) -> Result<PathBuf> {
+        match self {
+            Target::Shared(folder) => write(beside, snapshot, folder, trainer),
+            Target::Local(local) => local.write(beside, snapshot, trainer),
+        }
+    }
+}
+
 impl Behind {
+    fn is_finished(&self) -> bool {
+        match &self.work {
+            Work::Thread(thread, _) => thread.is_finished(),
+            Work::Done(_) => true,
+        }
+    }
+
     fn join(self) -> Written {
+        let thread = match self.work {
+            Work::Thread(thread, _) => thread,
+            Work::Done(written) => return *written,
+        };
         let panicked = |_| {
             let reason = "a bug: the thread of a checkpoint has panicked";
             let failed = Err(std::io::Error::other(reason).into());
             (SnapshotBuffer::default(), failed)
         };
-        self.thread.join().unwrap_or_else(panicked)
+        thread.join().unwrap_or_else(panicked)
     }
 }
 

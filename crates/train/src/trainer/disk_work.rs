@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 use bootstrap::World;
-use hal::sync::mpsc::{RecvTimeoutError, channel};
+use hal::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use hal::sync::thread::{self, Builder};
 use hal::sync::time::Instant;
 use std::time::Duration;
@@ -37,6 +37,18 @@ pub(crate) fn told(
     Ok(world.everyone().broadcast(root, &own)?)
 }
 
+/// Passes bytes on to a thread, once it asks for them.
+pub(crate) type Pass<'a> = dyn FnMut(Vec<u8>) -> Result<()> + 'a;
+
+/// Asks for bytes.
+pub(crate) type Next<'a> = dyn FnMut() -> Option<Vec<u8>> + 'a;
+
+/// What a thread tells the one that waits for it.
+enum Message<T> {
+    Asks,
+    Done(Result<T>),
+}
+
 /// Lets the disks of all ranks be as slow as they are.
 ///
 /// While one works, the ranks show each other that they are there. So a wait ends with the slowest disk, and only a
@@ -65,21 +77,66 @@ impl Patience<'_> {
         &mut self,
         work: impl FnOnce() -> Result<T> + Send,
     ) -> Result<T> {
+        self.supply(|_| Ok(()), |_| work())
+    }
+
+    /// Runs `work` on a thread beside this one, which asks for bytes that only this thread has: each time, it receives the next of
+    /// those that `supply` passes on, and `None` once there are no more. At most one vector of bytes waits.
+    ///
+    /// # Errors
+    /// As [`wait_for`](Patience::wait_for); that of `supply`, which comes first.
+    pub(crate) fn supply<T: Send>(
+        &mut self,
+        supply: impl FnOnce(&mut Pass<'_>) -> Result<()>,
+        work: impl FnOnce(&mut Next<'_>) -> Result<T> + Send,
+    ) -> Result<T> {
         thread::scope(|scope| {
-            let (sender, receiver) = channel();
+            let ((sender, receiver), (bytes, next)) = (channel(), channel());
             let thread = Builder::new().name("disk".into());
-            thread.spawn_scoped(scope, move || sender.send(work()))?;
-            loop {
-                match receiver.recv_timeout(self.interval.saturating_sub(self.last.elapsed())) {
-                    Ok(done) => return done,
-                    Err(RecvTimeoutError::Timeout) => self.show(true)?,
-                    Err(RecvTimeoutError::Disconnected) => {
-                        let reason = "a bug: the thread of the disk has panicked";
-                        return Err(std::io::Error::other(reason).into());
-                    }
-                };
+            thread.spawn_scoped(scope, move || {
+                let done = work(&mut || {
+                    sender.send(Message::Asks).ok()?;
+                    next.recv().ok()
+                });
+                sender.send(Message::Done(done))
+            })?;
+            let mut early = None;
+            let supplied = supply(&mut |given| match self.message(&receiver)? {
+                Message::Asks => {
+                    // If the thread does not take them, its next message says why.
+                    let _ = bytes.send(given);
+                    Ok(())
+                }
+                Message::Done(done) => {
+                    early = Some(done);
+                    Err(std::io::Error::other("the work ended before its bytes").into())
+                }
+            });
+            drop(bytes);
+            if let Some(done) = early {
+                return done;
             }
+            let done = loop {
+                if let Message::Done(done) = self.message(&receiver)? {
+                    break done;
+                }
+            };
+            supplied.and(done)
         })
+    }
+
+    // The next one of the thread.
+    fn message<T>(&mut self, receiver: &Receiver<Message<T>>) -> Result<Message<T>> {
+        loop {
+            match receiver.recv_timeout(self.interval.saturating_sub(self.last.elapsed())) {
+                Ok(message) => return Ok(message),
+                Err(RecvTimeoutError::Timeout) => self.show(true)?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    let reason = "a bug: the thread of the disk has panicked";
+                    return Err(std::io::Error::other(reason).into());
+                }
+            };
+        }
     }
 
     // Whether any rank still works.
@@ -170,6 +227,43 @@ mod tests {
         })
         .unwrap();
         assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_thread_receives_what_it_asks_for_and_either_side_may_fail() {
+        let refused = |what: &str| -> Error { std::io::Error::other(what.to_owned()).into() };
+        let options = || Options::new(1).with_timeout(Duration::from_millis(400));
+        // The bytes that arrive, of `given` vectors, and how supplying fails.
+        let with = move |given: u8, taken: usize, fails: &'static str| {
+            let ended = local::run(options(), move |world| -> Result<_> {
+                let mut patience = Patience::new(&world);
+                let outcome = patience.supply(
+                    |pass| {
+                        (0..given).try_for_each(|number| pass(vec![number; 2]))?;
+                        match fails {
+                            "supply" => Err(refused("supply")),
+                            _ => Ok(()),
+                        }
+                    },
+                    |next| {
+                        let bytes: Vec<u8> = (0..taken).map_while(|_| next()).flatten().collect();
+                        match fails {
+                            "work" => Err(refused("work")),
+                            _ => Ok(bytes),
+                        }
+                    },
+                );
+                Ok(outcome.map_err(|error| error.to_string()))
+            });
+            ended.unwrap().remove(0)
+        };
+        assert_eq!(with(3, 9, ""), Ok(vec![0, 0, 1, 1, 2, 2]));
+        assert_eq!(with(3, 2, ""), Ok(vec![0, 0, 1, 1]));
+        assert_eq!(with(0, 1, ""), Ok(vec![]));
+        for failing in ["supply", "work"] {
+            assert_eq!(with(3, 9, failing), Err(failing.to_owned()));
+        }
+        assert_eq!(with(3, 1, "work"), Err("work".to_owned()));
     }
 
     #[test]

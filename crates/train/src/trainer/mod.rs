@@ -11,6 +11,7 @@ mod behind;
 pub(crate) mod disk_work;
 mod diverged;
 mod fit;
+mod frozen;
 mod fullest;
 mod load;
 mod local;

@@ -1,7 +1,7 @@
 //! Writes snapshots to checkpoints.
 
 use super::{
-    Trainer, disk_work,
+    Trainer, disk_work, frozen,
     snapshot::{Snapshot, SnapshotBuffer},
     stored::Attached,
 };
@@ -51,7 +51,7 @@ impl Trainer {
             retention,
             held: HeldSteps::default(),
         };
-        write(self.context.world(), &mut snapshot, &target)
+        write(self.context.world(), &mut snapshot, &target, Some(self))
     }
 }
 
@@ -64,7 +64,8 @@ pub(super) struct CheckpointFolder {
     pub(super) held: HeldSteps,
 }
 
-/// Writes the snapshots of all ranks as one checkpoint: it has its name once every rank's file is on disk. Collective.
+/// Writes the snapshots of all ranks as one checkpoint: it has its name once every rank's file is on disk. Frozen weights are read
+/// from the trainer, unless the checkpoint before has them. Collective.
 ///
 /// # Errors
 /// As [`Trainer::save`].
@@ -72,6 +73,7 @@ pub(super) fn write(
     world: &World,
     snapshot: &mut Snapshot,
     target: &CheckpointFolder,
+    trainer: Option<&Trainer>,
 ) -> Result<PathBuf> {
     let (rank, step) = (world.rank(), snapshot.step);
     let CheckpointFolder {
@@ -87,7 +89,7 @@ pub(super) fn write(
             _ => Ok(None),
         }
     })?;
-    let files = disk_work::all(world, || snapshot.write(&**disk, dir, rank))?;
+    let files = frozen::write_files(world, snapshot, (&**disk, dir), trainer)?;
     let records: Vec<[Option<ShardRecord>; 2]> = gathered(world, &files.records())?;
     // Of a rank that runs again alone, the other ranks' files are not there.
     let writer = writer.filter(|_| world.launcher() != Launcher::Recording);

@@ -2,22 +2,26 @@
 
 use super::{
     Trainer,
+    frozen::{FrozenWeights, Kept},
     stored::{Attached, parts, sections},
 };
 use crate::{
     Error, Result,
-    checkpoint::{Disk, FrozenFile, Piece, Sections, ShardRecord, Writer, write_shard_on},
+    checkpoint::{
+        Disk, FrozenFile, Piece, PieceRecord, Sections, ShardRecord, Writer, write_shard_on,
+    },
 };
-use grid::{Axis, IndexBox, Layout};
+use grid::Axis;
 use parallel::{Parameter, data::Part};
 use std::{ops::Range, path::Path};
 use tensor::{DType, Tensor};
 
-/// The weights and the state that this rank writes, as they were after a step.
+/// The weights and the state that this rank writes, as they were after a step. Of frozen weights, it has a description alone.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) step: u64,
     pub(crate) sections: Sections,
+    pub(super) frozen: FrozenWeights,
     pieces: Vec<OwnPiece>,
     buffer: SnapshotBuffer,
 }
@@ -26,7 +30,7 @@ pub(crate) struct Snapshot {
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotBuffer {
     bytes: Vec<u8>,
-    frozen: Option<FrozenFile>,
+    pub(super) kept: Option<Kept>,
     /// The step of the last checkpoint that was completed.
     pub(crate) completed: Option<u64>,
 }
@@ -67,18 +71,27 @@ impl OwnFiles {
 /// A piece of a tensor, and where its bytes are in the buffer.
 #[derive(Debug)]
 struct OwnPiece {
-    name: String,
-    dtype: DType,
-    global_shape: Vec<usize>,
-    layout: Layout,
-    index: IndexBox,
+    record: PieceRecord,
     bytes: Range<usize>,
-    is_frozen: bool,
+}
+
+impl OwnPiece {
+    fn piece<'a>(&'a self, buffer: &'a [u8]) -> Piece<'a> {
+        let record = &self.record;
+        Piece {
+            name: &record.name,
+            dtype: record.dtype,
+            global_shape: &record.global_shape,
+            layout: &record.layout,
+            index: record.index.clone(),
+            bytes: &buffer[self.bytes.clone()],
+        }
+    }
 }
 
 impl Snapshot {
-    /// Copies what this rank writes of the steps done so far into `buffer`, after all work on the device that changes it. The
-    /// host waits for the copy. Collective if the optimiser's state is sharded.
+    /// Copies what this rank writes of the steps done so far, but for frozen weights, into `buffer`, after all work on the device
+    /// that changes it. The host waits for the copy. Collective if the optimiser's state is sharded.
     ///
     /// # Errors
     /// [`Error::Setting`] if the host lacks the memory; [`Error::Parallel`] from the device and its collectives.
@@ -91,18 +104,20 @@ impl Snapshot {
         buffer.resize(plan.num_bytes)?;
         let mut owns = plan.owns.iter();
         for (_, part) in parts(trainer.parameters().options()) {
-            trainer
-                .parameters()
-                .tensors::<Error>(part, |_, tensor| match owns.next() {
-                    Some(Some((dtype, range))) => {
-                        copy(*dtype, &tensor, &mut buffer.bytes[range.clone()])
-                    }
-                    _ => Ok(()),
-                })?;
+            let changes = |parameter: &Parameter| !is_frozen(part, parameter);
+            let visit = |_: &Parameter, tensor: Tensor| match owns.next() {
+                Some(Some((dtype, range))) => {
+                    copy(*dtype, &tensor, &mut buffer.bytes[range.clone()])
+                }
+                _ => Ok(()),
+            };
+            let parameters = trainer.parameters();
+            parameters.tensors_of::<Error>(part, changes, visit)?;
         }
         Ok(Snapshot {
             step: trainer.next_step,
             sections: sections(trainer, attached),
+            frozen: plan.frozen,
             pieces: plan.pieces,
             buffer,
         })
@@ -117,67 +132,61 @@ impl Snapshot {
         self.buffer.completed
     }
 
-    /// Writes this rank's files into the folder of the checkpoint, which it makes if it is not there. The file of frozen weights is
-    /// that of the last checkpoint under a second name, if they are the same.
+    /// The file of frozen weights in the checkpoint that was completed before this one, if it had them as they are.
+    pub(super) fn kept(&self, rank: usize) -> Option<&FrozenFile> {
+        let kept = self.buffer.kept.as_ref();
+        kept.and_then(|kept| kept.file_of(&self.frozen, rank))
+    }
+
+    /// Writes the file of what steps change, if this rank has any, into the folder of the checkpoint, which it makes if it is not
+    /// there.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] and [`Error::File`] if the disk refuses.
-    pub(crate) fn write(&self, disk: &dyn Disk, dir: &Path, rank: usize) -> Result<OwnFiles> {
+    pub(super) fn write(
+        &self,
+        disk: &dyn Disk,
+        dir: &Path,
+        rank: usize,
+    ) -> Result<Option<ShardRecord>> {
         let writing = Writer::dir_of_step(dir, self.step);
         // Another rank may have made it, but none if this one runs again alone.
         disk.create_dir(&writing).map_err(Error::file(&writing))?;
-        let [changing, frozen] = [false, true].map(|is_frozen| self.pieces(is_frozen));
-        let changing = match changing.is_empty() {
-            true => None,
-            false => Some(write_shard_on(disk, &writing, rank, &changing)?),
-        };
-        let (place, earlier) = ((dir, self.step), self.buffer.frozen.as_ref());
-        let frozen = match frozen.is_empty() {
-            true => None,
-            false => Some(FrozenFile::put(disk, place, rank, &frozen, earlier)?),
-        };
-        Ok(OwnFiles { changing, frozen })
+        let pieces = self.pieces.iter().map(|own| own.piece(&self.buffer.bytes));
+        let pieces: Vec<Piece> = pieces.collect();
+        match pieces.is_empty() {
+            true => Ok(None),
+            false => Ok(Some(write_shard_on(disk, &writing, rank, &pieces)?)),
+        }
     }
 
     /// Notes that the checkpoint of these files is complete.
     pub(crate) fn complete(&mut self, files: OwnFiles) {
-        self.buffer.frozen = files.frozen;
+        let version = self.frozen.version;
+        self.buffer.kept = files.frozen.map(|file| Kept { file, version });
         self.buffer.completed = Some(self.step);
     }
 
-    // Its pieces, as a file holds them: those that steps change, or those that none does.
-    fn pieces(&self, is_frozen: bool) -> Vec<Piece<'_>> {
-        let own = self.pieces.iter().filter(|own| own.is_frozen == is_frozen);
-        let pieces = own.map(|own| Piece {
-            name: &own.name,
-            dtype: own.dtype,
-            global_shape: &own.global_shape,
-            layout: &own.layout,
-            index: own.index.clone(),
-            bytes: &self.buffer.bytes[own.bytes.clone()],
-        });
-        pieces.collect()
-    }
-
-    /// Refuses numbers that are not finite: such a checkpoint would take the place of good ones.
+    /// Refuses numbers that are not finite, among what steps change: such a checkpoint would take the place of good ones.
     ///
     /// # Errors
     /// [`Error::NotFinite`] with the first tensor that has one.
     pub(crate) fn check_finite(&self) -> Result<()> {
         let is_finite =
-            |own: &&OwnPiece| is_finite(own.dtype, &self.buffer.bytes[own.bytes.clone()]);
+            |own: &&OwnPiece| is_finite(own.record.dtype, &self.buffer.bytes[own.bytes.clone()]);
         match self.pieces.iter().find(|own| !is_finite(own)) {
             None => Ok(()),
             Some(own) => Err(Error::NotFinite {
                 step: self.step,
-                name: own.name.clone(),
+                name: own.record.name.clone(),
             }),
         }
     }
 }
 
 impl Trainer {
-    /// Bytes of the host's memory that this rank's copy of weights and state takes while a checkpoint is written.
+    /// Bytes of the host's memory that this rank's copy of weights and state takes while a checkpoint is written. There is none of
+    /// frozen weights.
     pub fn snapshot_bytes(&self) -> usize {
         plan(self).num_bytes
     }
@@ -187,7 +196,8 @@ impl Trainer {
 #[derive(Default)]
 struct SnapshotPlan {
     pieces: Vec<OwnPiece>,
-    // For each parameter of each part, its type and place in the buffer, if this rank writes it.
+    frozen: FrozenWeights,
+    // For each parameter of each part that steps change, its type and place in the buffer, if this rank writes it.
     owns: Vec<Option<(DType, Range<usize>)>>,
     num_bytes: usize,
 }
@@ -198,27 +208,36 @@ fn plan(trainer: &Trainer) -> SnapshotPlan {
     for (prefix, part) in parts(options) {
         for parameter in trainer.parameters().with_part(part) {
             let is_own = shares.is_own(trainer, parameter);
+            let record = || PieceRecord {
+                name: format!("{prefix}{}", parameter.name()),
+                dtype: options.dtype_of(part, parameter),
+                global_shape: options.shape_of(part, parameter),
+                layout: parameter.layout().clone(),
+                index: options.own(part, parameter),
+                offset: 0,
+            };
+            if is_frozen(part, parameter) {
+                plan.frozen.pieces.push(is_own.then(record));
+                continue;
+            }
             plan.owns.push(is_own.then(|| {
-                let (dtype, index) = (
-                    options.dtype_of(part, parameter),
-                    options.own(part, parameter),
-                );
-                let end = plan.num_bytes + index.num_elements() * dtype.bytes();
+                let record = record();
+                let dtype = record.dtype;
+                let end = plan.num_bytes + record.index.num_elements() * dtype.bytes();
                 let bytes = std::mem::replace(&mut plan.num_bytes, end)..end;
-                plan.pieces.push(OwnPiece {
-                    name: format!("{prefix}{}", parameter.name()),
-                    dtype,
-                    global_shape: options.shape_of(part, parameter),
-                    layout: parameter.layout().clone(),
-                    index,
-                    bytes: bytes.clone(),
-                    is_frozen: part == Part::Weights && parameter.is_frozen(),
-                });
-                (dtype, bytes)
+                let own = bytes.clone();
+                plan.pieces.push(OwnPiece { record, bytes });
+                (dtype, own)
             }));
         }
     }
+    plan.frozen.version = trainer.parameters().frozen_version();
     plan
+}
+
+// Whether no step changes this part of a parameter.
+fn is_frozen(part: Part, parameter: &Parameter) -> bool {
+    part == Part::Weights && parameter.is_frozen()
 }
 
 /// Which rank writes which tensor. Every rank that holds a shard sees the same tensors in the same order, so that all
@@ -258,7 +277,7 @@ impl Shares {
 }
 
 // Weights that no step updates may have a narrower type than the one that is stored.
-fn copy(dtype: DType, tensor: &Tensor, bytes: &mut [u8]) -> Result<()> {
+pub(super) fn copy(dtype: DType, tensor: &Tensor, bytes: &mut [u8]) -> Result<()> {
     if tensor.dtype() == dtype {
         return Ok(tensor.download(bytes)?);
     }
@@ -271,7 +290,7 @@ fn copy(dtype: DType, tensor: &Tensor, bytes: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-fn is_finite(dtype: DType, bytes: &[u8]) -> bool {
+pub(super) fn is_finite(dtype: DType, bytes: &[u8]) -> bool {
     // Each block is read to its end, without a branch, so that vectors can do it.
     let mut blocks = bytes.chunks(1 << 14);
     blocks.all(|block| match dtype {

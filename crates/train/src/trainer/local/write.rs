@@ -1,7 +1,7 @@
 //! Writes a snapshot to the nodes' own folders.
 
 use super::{
-    super::{disk_work, save, snapshot::Snapshot},
+    super::{Trainer, disk_work, frozen, save, snapshot::Snapshot},
     folder::LocalFolder,
     partners::{Partners, Seat},
 };
@@ -51,7 +51,8 @@ impl LocalTarget {
     }
 
     /// Writes the snapshots of all ranks: a file of each rank on its own node, and a copy on a partner. The checkpoint before is
-    /// removed once this one is complete on all nodes. Collective.
+    /// removed once this one is complete on all nodes. Frozen weights are read from the trainer, unless the checkpoint before has
+    /// them. Collective.
     ///
     /// # Errors
     /// As [`Trainer::save`](super::super::Trainer::save).
@@ -59,8 +60,9 @@ impl LocalTarget {
         &self,
         world: &World,
         snapshot: &mut Snapshot,
+        trainer: Option<&Trainer>,
     ) -> Result<PathBuf> {
-        let (dir, step, rank) = (&self.dir, snapshot.step, world.rank());
+        let (dir, step) = (&self.dir, snapshot.step);
         let writer = disk_work::all(world, || {
             snapshot.check_finite()?;
             Ok(match self.leads {
@@ -68,7 +70,7 @@ impl LocalTarget {
                 false => None,
             })
         })?;
-        let files = disk_work::all(world, || snapshot.write(&FileSystem, dir, rank))?;
+        let files = frozen::write_files(world, snapshot, (&FileSystem, dir), trainer)?;
         let records: Vec<[Option<ShardRecord>; 2]> = save::gathered(world, &files.records())?;
         if let Some(partners) = &self.partners {
             let writing = Writer::dir_of_step(dir, step);
