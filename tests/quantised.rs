@@ -8,12 +8,16 @@ use parallel::{
     counters::Subject,
     data::{Part, Sharding},
 };
+use std::path::Path;
 use tensor::MemoryKind;
-use testkit::{config, difference, edit_gpt, fixed_batch, grids, on, ranks, serial, train};
+use testkit::{config, difference, edit_gpt, fixed_batch, gpt, grids, on, ranks, serial, train};
 use train::{
     Config,
-    checkpoint::Reader,
+    checkpoint::{Reader, Retention},
     config::{FrozenWeights, PlaceKind, Precision},
+    data::Tokenizer,
+    generate::{Generator, GeneratorOptions, Request, described, load, text},
+    trainer::Attached,
 };
 
 // Rows of 40 and 48 weights, which axes cut within blocks of 64.
@@ -216,4 +220,118 @@ fn what_cannot_be_coded_is_refused() {
     });
     let report = report.unwrap_err();
     assert!(report.contains("NaN, needs a number of int8"), "{report}");
+}
+
+// The texts of a run's checkpoint, token by token with its log-probability, and the bytes of weights on the fullest rank.
+fn written(dir: &Path, grid: &str, stored_as: Option<FrozenWeights>) -> (Vec<(u32, f64)>, usize) {
+    let (dir, grid): (_, Degrees) = (dir.to_owned(), grid.parse().unwrap());
+    let results = ranks(grid.world_size().unwrap(), move |world, device| {
+        let reader = Reader::open(&dir)?;
+        let (mut config, tokenizer) = described(&reader, &families::families())?;
+        config.parallel.grid = grid;
+        let pipeline = load(&world, &device, &config, &reader, stored_as)?;
+        let bytes = device.memory_use().of(MemoryKind::Weights).in_use;
+        let options = GeneratorOptions::default();
+        let mut generator = Generator::new(&pipeline, text(&config)?, &tokenizer, options)?;
+        for first in [1, 2] {
+            generator.add(Request {
+                prompt: vec![first, 5, 9],
+                tokens: 12,
+                log_probabilities: Some(0),
+                ..Request::default()
+            })?;
+        }
+        let mut tokens = Vec::new();
+        generator.run(|token| {
+            tokens.push((token.token, token.log_probability.unwrap()));
+            Ok(())
+        })?;
+        Ok((tokens, bytes))
+    });
+    let fullest = results.iter().map(|(_, bytes)| *bytes).max().unwrap();
+    (results[0].0.clone(), fullest)
+}
+
+// Saves weights that begin as those of a checkpoint, as a model without codes or adapters beside `attached`.
+fn save(config: &Config, from: Option<&Path>, to: &Path, attached: &Config) {
+    let (config, from, to) = (config.clone(), from.map(Path::to_owned), to.to_owned());
+    let attached = Attached {
+        config: serde_json::to_value(attached).unwrap(),
+        tokenizer: serde_json::to_value(Tokenizer::ids(gpt(&config).vocabulary)).unwrap(),
+        ..Attached::default()
+    };
+    ranks(1, move |world, device| {
+        let mut trainer = config.trainer(&config.context(&world, &device)?)?;
+        if let Some(from) = &from {
+            trainer.load_weights(&Reader::open(from)?, &[])?;
+        }
+        trainer.step(&fixed_batch(&trainer, &config, 0)?)?;
+        trainer.save_with(&to, Retention::newest(1), &attached)
+    });
+}
+
+// A model that was trained without codes generates over them what it would over the weights for which they stand.
+#[test]
+fn generators_read_codes() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dirs = ["plain", "rounded"].map(|name| temporary.path().join(name));
+    let [plain, rounded] = &dirs;
+    let mut config = on(&testkit::config(Precision::F32), Degrees::default());
+    edit_gpt(&mut config, |model| {
+        model.family = GptFamily::Llama;
+        model.tied_head = false;
+        model.init_deviation = 0.3;
+    });
+    save(&config, None, plain, &config);
+    let (tokens, bytes) = written(plain, "x=1", None);
+    assert_eq!(
+        written(plain, "x=1", Some(FrozenWeights::Compute)),
+        (tokens.clone(), bytes)
+    );
+    for frozen_weights in [FrozenWeights::Int8, FrozenWeights::Nf4] {
+        let mut coded = config.clone();
+        coded.tuning.frozen = vec!["blocks.*".into()];
+        coded.tuning.frozen_weights = frozen_weights;
+        // Its rate is 0: a step changes nothing that is not frozen either.
+        coded.training.learning_rate = 0.0;
+        save(&coded, Some(plain), rounded, &config);
+        let (expected, _) = written(rounded, "x=1", None);
+        assert_ne!(expected, tokens, "{frozen_weights:?}");
+        let (found, held) = written(plain, "x=1", Some(frozen_weights));
+        assert_eq!(found, expected, "{frozen_weights:?}");
+        assert!(held * 2 < bytes, "{held} of {bytes} bytes");
+        for grid in ["x=2", "z=2", "y=2,pipeline=2"] {
+            let (found, _) = written(plain, grid, Some(frozen_weights));
+            let ids =
+                |tokens: &[(u32, f64)]| tokens.iter().map(|token| token.0).collect::<Vec<_>>();
+            assert_eq!(ids(&found), ids(&expected), "{frozen_weights:?} on {grid}");
+        }
+    }
+}
+
+// Adapters stay as they are beside codes; lengths of columns are folded into weights that are rounded.
+#[test]
+fn generators_of_adapted_models_read_codes() {
+    let temporary = tempfile::tempdir().unwrap();
+    for decomposed in [false, true] {
+        let mut config = on(
+            &quantised(GptFamily::Llama, FrozenWeights::Compute),
+            Degrees::default(),
+        );
+        config.training.precision = Precision::F32;
+        config.tuning.adapter_decomposed = decomposed;
+        let dir = temporary.path().join(decomposed.to_string());
+        save(&config, None, &dir, &config);
+        let (_, bytes) = written(&dir, "x=1", None);
+        let (expected, held) = written(&dir, "x=1", Some(FrozenWeights::Nf4));
+        assert!(held < bytes, "{held} of {bytes} bytes");
+        let (found, _) = written(&dir, "x=2,z=2", Some(FrozenWeights::Nf4));
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found.0, expected.0);
+            assert!(
+                (found.1 - expected.1).abs() < 1e-4,
+                "{found:?} {expected:?}"
+            );
+        }
+    }
 }

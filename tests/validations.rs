@@ -270,7 +270,7 @@ fn written(config: &Config, checkpoint: std::path::PathBuf) -> String {
     let num_ranks = config.grid().unwrap().world_size();
     let texts = ranks(num_ranks, move |world, device| {
         let reader = train::checkpoint::Reader::open(&checkpoint).unwrap();
-        let pipeline = load(&world, &device, &config, &reader).unwrap();
+        let pipeline = load(&world, &device, &config, &reader, None).unwrap();
         let tokenizer = Tokenizer::bytes();
         let options = GeneratorOptions::default();
         let text = text(&config).unwrap();

@@ -88,7 +88,7 @@ impl Eval {
         if let Some(path) = &self.samples {
             check_output("--samples", path)?;
         }
-        let team = self.ranks.team(&mut config)?;
+        let (team, stored_as) = (self.ranks.team(&mut config)?, self.ranks.frozen_weights);
         let grid = config.parallel.grid.to_string();
         let (begun, opened) = (Instant::now(), path.clone());
         let (work, batch) = (inputs.work().clone(), self.batch);
@@ -96,7 +96,7 @@ impl Eval {
         let ends = team.run(driver, move |world, device| {
             let reader = train::checkpoint::Reader::open(&opened)?;
             train::trainer::verify(world, &reader)?;
-            let pipeline = load(world, device, &config, &reader)?;
+            let pipeline = load(world, device, &config, &reader, stored_as)?;
             let scorer = Scorer::new(&pipeline, form, batch)?;
             // Every rank has to score the same: the files of another host may differ.
             let work = relay(world, 0, || Ok(work.clone()))?;

@@ -114,14 +114,14 @@ impl Generate {
             false => Prompts::read(&self.prompt, &self.prompt_file, &tokenizer)?,
         };
         prompts.check(&request, vocabulary, (&tokenizer, chats.as_ref()))?;
-        let team = self.ranks.team(&mut config)?;
+        let (team, stored_as) = (self.ranks.team(&mut config)?, self.ranks.frozen_weights);
         let begun = Instant::now();
         let (opened, json) = (path.clone(), self.json);
         let closed = prompts.pipe_closed();
         let ends = team.run(driver, move |world, device| {
             let reader = train::checkpoint::Reader::open(&opened)?;
             train::trainer::verify(world, &reader)?;
-            let pipeline = load(world, device, &config, &reader)?;
+            let pipeline = load(world, device, &config, &reader, stored_as)?;
             let text = text(&config)?;
             let prompts = prompts.shared(world)?;
             let options = GeneratorOptions::default();

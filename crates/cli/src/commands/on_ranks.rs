@@ -8,7 +8,10 @@ use crate::{
 };
 use clap::Args;
 use grid::{Degrees, Grid};
-use train::{Config, config::PlaceKind};
+use train::{
+    Config,
+    config::{FrozenWeights, PlaceKind},
+};
 
 /// Their grid and threads.
 #[derive(Args, Debug)]
@@ -25,6 +28,10 @@ pub(super) struct OnRanks {
     /// Where weights are while no layer uses them, for a model that exceeds the devices; defaults to what the model was trained with
     #[arg(long, value_name = "device|host|files")]
     weights: Option<PlaceKind>,
+    /// How weights of hidden linear layers are stored: in the type of activations, or as codes of 8 or 4 bits, to which they are
+    /// rounded; defaults to how the model was trained
+    #[arg(long, value_name = "compute|int8|nf4")]
+    pub(super) frozen_weights: Option<FrozenWeights>,
 }
 
 impl OnRanks {

@@ -80,7 +80,7 @@ pub(super) const HEADINGS: &[(&str, &str, &[&str])] = &[
     (
         "generate",
         "Ranks",
-        &["grid", "ranks", "threads", "weights"],
+        &["grid", "ranks", "threads", "weights", "frozen_weights"],
     ),
     (
         "eval",
@@ -95,8 +95,16 @@ pub(super) const HEADINGS: &[(&str, &str, &[&str])] = &[
             "batch",
         ],
     ),
-    ("eval", "Ranks", &["grid", "ranks", "threads", "weights"]),
-    ("serve", "Ranks", &["grid", "ranks", "threads", "weights"]),
+    (
+        "eval",
+        "Ranks",
+        &["grid", "ranks", "threads", "weights", "frozen_weights"],
+    ),
+    (
+        "serve",
+        "Ranks",
+        &["grid", "ranks", "threads", "weights", "frozen_weights"],
+    ),
     (
         "serve",
         "Clients",

@@ -5,6 +5,7 @@ use crate::{Error, Result};
 use nn::{Adapters, Pattern, Tuning};
 use parallel::Quantised;
 use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 
 /// The largest rank of an adapter.
 const MOST_RANK: usize = 1 << 16;
@@ -23,6 +24,22 @@ pub enum FrozenWeights {
 }
 
 impl FrozenWeights {
+    /// All ways, the widest first.
+    const ALL: [FrozenWeights; 3] = [
+        FrozenWeights::Compute,
+        FrozenWeights::Int8,
+        FrozenWeights::Nf4,
+    ];
+
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FrozenWeights::Compute => "compute",
+            FrozenWeights::Int8 => "int8",
+            FrozenWeights::Nf4 => "nf4",
+        }
+    }
+
     /// The format of the codes, if they are codes.
     pub const fn quantised(self) -> Option<Quantised> {
         match self {
@@ -30,6 +47,20 @@ impl FrozenWeights {
             FrozenWeights::Int8 => Some(Quantised::Int8),
             FrozenWeights::Nf4 => Some(Quantised::Nf4),
         }
+    }
+}
+
+impl FromStr for FrozenWeights {
+    type Err = Error;
+
+    /// One of the [words](FrozenWeights::name).
+    fn from_str(text: &str) -> Result<FrozenWeights> {
+        let mut all = FrozenWeights::ALL.into_iter();
+        let named = all.find(|weights| weights.name() == text);
+        named.ok_or_else(|| {
+            let found = format!("`{text}`");
+            Error::setting("frozen weights", found, "compute, int8 or nf4")
+        })
     }
 }
 

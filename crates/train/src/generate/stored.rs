@@ -4,7 +4,7 @@ use crate::{
     Config, Error, Families, Mismatch, Result,
     architecture::Text,
     checkpoint::Reader,
-    config::TuningConfig,
+    config::{FrozenWeights, TuningConfig},
     data::Tokenizer,
     foreign::Merged,
     trainer::{check_names, check_weights, fill, stored, write_weights},
@@ -83,18 +83,32 @@ pub fn text(config: &Config) -> Result<Text> {
 
 /// The model of the configuration with the weights of the checkpoint, on this rank of the configuration's grid. Collective.
 ///
-/// Ranks of Data and Context, and of Z, which then gather each weight for every step, all have the same sequences.
+/// Ranks of Data and Context, and of Z, which then gather each weight for every step, all have the same sequences. `stored_as` is how
+/// weights of hidden linear layers are stored, but for adapters: by default, as the model was trained.
 ///
 /// # Errors
 /// [`Error::Mismatch`] if the weights are not those of the model; [`Error::Checkpoint`] if they cannot be read;
 /// [`Error::Parallel`] from layers and collectives; those of [`Config::ordered_on`].
-pub fn load(world: &World, device: &Device, config: &Config, reader: &Reader) -> Result<Pipeline> {
+pub fn load(
+    world: &World,
+    device: &Device,
+    config: &Config,
+    reader: &Reader,
+    stored_as: Option<FrozenWeights>,
+) -> Result<Pipeline> {
     let order = config.ordered_on(world)?;
     let context = Context::new(world.clone(), order, device.clone(), config.settings())?;
     if config.tuning.adapter_decomposed {
-        return merged(&context, config, reader);
+        return merged(&context, config, reader, stored_as.unwrap_or_default());
     }
-    let pipeline = inference(&context, config)?;
+    let mut config = config.clone();
+    match stored_as {
+        // What is not trained has adapters beside it.
+        Some(format) if config.tuning.adapter_rank > 0 => config.tuning.frozen_weights = format,
+        Some(format) => config.tuning = all_frozen(format),
+        None => {}
+    }
+    let pipeline = inference(&context, &config)?;
     let parts = [("weights/".to_owned(), Part::Weights)];
     let options = pipeline.parameters().options();
     check_names(pipeline.declared(), reader, (options, &parts), &|_| 0)?;
@@ -103,16 +117,35 @@ pub fn load(world: &World, device: &Device, config: &Config, reader: &Reader) ->
 }
 
 // The model without adapters, with their changes in its weights: the norms of a weight's columns would be computed for every token.
-fn merged(context: &Context, config: &Config, reader: &Reader) -> Result<Pipeline> {
+// Stored as codes, they are rounded once more.
+fn merged(
+    context: &Context,
+    config: &Config,
+    reader: &Reader,
+    stored_as: FrozenWeights,
+) -> Result<Pipeline> {
     let weights = Merged::new(reader, config);
     let plain = Config {
-        tuning: TuningConfig::default(),
+        tuning: all_frozen(stored_as),
         ..config.clone()
     };
     let pipeline = inference(context, &plain)?;
     check_weights(pipeline.declared(), &weights, &[])?;
     write_weights(context.world(), pipeline.parameters(), &weights)?;
     Ok(pipeline)
+}
+
+// Of a model that no step trains.
+fn all_frozen(frozen_weights: FrozenWeights) -> TuningConfig {
+    let frozen = match frozen_weights {
+        FrozenWeights::Compute => Vec::new(),
+        FrozenWeights::Int8 | FrozenWeights::Nf4 => vec!["*".to_owned()],
+    };
+    TuningConfig {
+        frozen,
+        frozen_weights,
+        ..TuningConfig::default()
+    }
 }
 
 /// The model of the configuration for inference, with its first weights, which are where the configuration says. Collective.

@@ -22,7 +22,7 @@ const MOST_ELEMENTS: usize = 1 << 22;
 
 /// The frozen weights that a rank writes.
 #[derive(Debug, Default)]
-pub(super) struct FrozenWeights {
+pub(super) struct FrozenPieces {
     /// For each frozen parameter, in the order of the set, what this rank writes of it, if it does.
     pub(super) pieces: Vec<Option<PieceRecord>>,
     /// [`ParameterSet::frozen_version`](parallel::data::ParameterSet::frozen_version).
@@ -38,13 +38,13 @@ pub(super) struct Kept {
 
 impl Kept {
     /// The file, if it is there and has these weights.
-    pub(super) fn file_of(&self, weights: &FrozenWeights, rank: usize) -> Option<&FrozenFile> {
+    pub(super) fn file_of(&self, weights: &FrozenPieces, rank: usize) -> Option<&FrozenFile> {
         let is_same = self.version == weights.version && self.file.holds(rank, &weights.own());
         is_same.then_some(&self.file)
     }
 }
 
-impl FrozenWeights {
+impl FrozenPieces {
     fn own(&self) -> Vec<PieceRecord> {
         self.pieces.iter().flatten().cloned().collect()
     }

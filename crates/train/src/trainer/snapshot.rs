@@ -2,7 +2,7 @@
 
 use super::{
     Trainer,
-    frozen::{FrozenWeights, Kept},
+    frozen::{FrozenPieces, Kept},
     stored::{Attached, parts, sections},
 };
 use crate::{
@@ -21,7 +21,7 @@ use tensor::{DType, Tensor};
 pub(crate) struct Snapshot {
     pub(crate) step: u64,
     pub(crate) sections: Sections,
-    pub(super) frozen: FrozenWeights,
+    pub(super) frozen: FrozenPieces,
     pieces: Vec<OwnPiece>,
     buffer: SnapshotBuffer,
 }
@@ -196,7 +196,7 @@ impl Trainer {
 #[derive(Default)]
 struct SnapshotPlan {
     pieces: Vec<OwnPiece>,
-    frozen: FrozenWeights,
+    frozen: FrozenPieces,
     // For each parameter of each part that steps change, its type and place in the buffer, if this rank writes it.
     owns: Vec<Option<(DType, Range<usize>)>>,
     num_bytes: usize,

@@ -45,10 +45,11 @@ impl Serve {
             prefill: self.prefill,
             kept_tokens: self.kept_tokens,
         };
+        let stored_as = self.ranks.frozen_weights;
         team.run(driver, move |world, device| {
             let reader = train::checkpoint::Reader::open(&path)?;
             train::trainer::verify(world, &reader)?;
-            let pipeline = load(world, device, &config, &reader)?;
+            let pipeline = load(world, device, &config, &reader, stored_as)?;
             let mut generator =
                 Generator::new(&pipeline, text(&config)?, &tokenizer, options.clone())?;
             let listener = match (world.rank(), listener.lock()) {
