@@ -195,6 +195,8 @@ impl Desk {
         let metrics = &self.metrics;
         let prompts = generator.speed().prefill_tokens as u64;
         metrics.prompt_tokens.store(prompts, Relaxed);
+        let reused = generator.speed().reused_tokens as u64;
+        metrics.reused_tokens.store(reused, Relaxed);
         metrics.generated_tokens.fetch_add(tokens as u64, Relaxed);
         metrics.running.store(generator.num_running(), Relaxed);
         metrics.waiting.store(generator.num_waiting(), Relaxed);

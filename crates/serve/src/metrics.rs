@@ -18,6 +18,7 @@ const BOUNDS: [f64; 10] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 30
 pub(crate) struct Metrics {
     statuses: Mutex<BTreeMap<u16, u64>>,
     pub(crate) prompt_tokens: AtomicU64,
+    pub(crate) reused_tokens: AtomicU64,
     pub(crate) generated_tokens: AtomicU64,
     pub(crate) cancelled: AtomicU64,
     pub(crate) running: AtomicUsize,
@@ -106,6 +107,11 @@ impl Metrics {
                 "prompt_tokens",
                 "Tokens of prompts that were run",
                 &self.prompt_tokens,
+            ),
+            (
+                "reused_tokens",
+                "Tokens of prompts that another text had run",
+                &self.reused_tokens,
             ),
             (
                 "generated_tokens",

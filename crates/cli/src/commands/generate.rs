@@ -124,7 +124,11 @@ impl Generate {
             let pipeline = load(world, device, &config, &reader, stored_as)?;
             let text = text(&config)?;
             let prompts = prompts.shared(world)?;
-            let options = GeneratorOptions::default();
+            let options = GeneratorOptions {
+                // The next turn of a conversation begins with all before it.
+                prefixes: if converses { text.context } else { 0 },
+                ..GeneratorOptions::default()
+            };
             let mut generator = Generator::new(&pipeline, text, &tokenizer, options)?;
             if let (true, Some(chats)) = (converses, &chats) {
                 let model = (&mut generator, &tokenizer);

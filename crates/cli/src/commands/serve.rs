@@ -45,6 +45,10 @@ pub(crate) struct Serve {
     /// The most tokens whose keys and values are kept, of all texts; 0 leaves the limit to the device's memory
     #[arg(long, value_name = "N", default_value_t = 0)]
     kept_tokens: usize,
+    /// The most tokens of ended texts whose keys and values stay, for texts that begin alike, such as the next turn of a chat; defaults
+    /// to the model's context, 0 keeps none
+    #[arg(long, value_name = "N")]
+    prefixes: Option<usize>,
     /// The most bytes of a request
     #[arg(long, value_name = "N", default_value_t = 1 << 20)]
     body_bytes: usize,

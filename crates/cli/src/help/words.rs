@@ -119,6 +119,7 @@ pub(super) const HEADINGS: &[(&str, &str, &[&str])] = &[
             "queue",
             "prefill",
             "kept_tokens",
+            "prefixes",
             "body_bytes",
             "connections",
             "timeout",

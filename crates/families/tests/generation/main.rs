@@ -4,6 +4,7 @@
 mod batches;
 mod memory;
 mod parity;
+mod prefixes;
 mod refusals;
 
 use bootstrap::local::{Options, run};
@@ -217,5 +218,6 @@ fn in_pieces() -> GeneratorOptions {
         sequences: 3,
         prefill: 3,
         kept_tokens: 0,
+        prefixes: 0,
     }
 }

@@ -20,21 +20,21 @@ fn request(prompt: usize, tokens: usize) -> Request {
 }
 
 /// What a rank has.
-struct Rank<'a> {
+pub struct Rank<'a> {
     device: &'a Device,
     context: &'a Context,
     pipeline: &'a Pipeline,
 }
 
 impl Rank<'_> {
-    fn keys_and_values(&self) -> usize {
+    pub fn keys_and_values(&self) -> usize {
         let used = self.device.memory_use();
         used.of(MemoryKind::KeysValues).in_use
     }
 }
 
 /// What `work` returns on each rank of the configuration's grid.
-fn on_ranks<T: Send + 'static>(
+pub fn on_ranks<T: Send + 'static>(
     config: Config,
     options: GeneratorOptions,
     work: impl Fn(&Rank, &mut Generator) -> train::Result<T> + Send + Sync + 'static,
@@ -69,6 +69,7 @@ fn memory_grows_by_blocks_and_returns() {
         sequences: 2,
         prefill: 100,
         kept_tokens: 256,
+        prefixes: 0,
     };
     let ends = on_ranks(config(&edits), options, |rank, generator| {
         let held = || rank.keys_and_values();

@@ -27,6 +27,8 @@ struct Layer {
     // Blocks of tokens x (kv_heads/X * head_size).
     keys: Tensor,
     values: Tensor,
+    // The most tokens to which one attends, if there is a bound.
+    window: Option<usize>,
 }
 
 /// What a layer holds of the tokens from the place `first` on.
@@ -63,6 +65,50 @@ impl SequenceCache {
             .sum()
     }
 
+    /// The tokens held.
+    pub fn tokens(&self) -> Vec<u32> {
+        self.0.borrow().tokens.clone()
+    }
+
+    /// The number of its first tokens that these begin with too.
+    pub fn shared_with(&self, tokens: &[u32]) -> usize {
+        let held = self.0.borrow();
+        let pairs = held.tokens.iter().zip(tokens);
+        pairs.take_while(|(own, other)| own == other).count()
+    }
+
+    /// Whether this rank's layers hold all that tokens behind the first `count` ones attend to: layers with a window may have dropped
+    /// it.
+    pub fn can_continue_after(&self, count: usize) -> bool {
+        let held = self.0.borrow();
+        let has = |layer: &Layer| layer.tokens.start <= met(layer.window, count);
+        count <= held.tokens.len() && held.layers.values().all(has)
+    }
+
+    /// A copy of what it holds of its first `count` tokens, after which it [can continue](Self::can_continue_after).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it cannot; [`Error::OutOfMemory`].
+    pub fn copy_of_first(&self, count: usize) -> Result<SequenceCache> {
+        if !self.can_continue_after(count) {
+            let found = format!("the first {count} of {} tokens", self.len());
+            let needed = "tokens of which its layers hold what later ones attend to";
+            return Err(Error::invalid("sequence cache", found, needed));
+        }
+        let held = self.0.borrow();
+        let copied = |(name, layer): (&String, &Layer)| Ok((name.clone(), layer.first(count)?));
+        let copy = Held {
+            tokens: held.tokens[..count].to_vec(),
+            layers: held.layers.iter().map(copied).collect::<Result<_>>()?,
+        };
+        Ok(SequenceCache(Rc::new(RefCell::new(copy))))
+    }
+
+    /// Whether the two are handles of one cache.
+    pub fn is(&self, other: &SequenceCache) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The tokens held, followed by `new` ones.
     pub(super) fn followed_by(&self, new: &[u32]) -> Vec<u32> {
         [&self.0.borrow().tokens[..], new].concat()
@@ -96,11 +142,12 @@ impl SequenceCache {
                 tokens: 0..0,
                 keys: blocks(keys, end)?,
                 values: blocks(values, end)?,
+                window,
             };
             held.layers.insert(layer.to_owned(), own);
         }
         let own = held.layers.get_mut(layer).expect("inserted above");
-        own.append(end, [keys, values], window)?;
+        own.append(end, [keys, values])?;
         let count = own.tokens.len();
         Ok(Kept {
             first: own.tokens.start,
@@ -131,13 +178,10 @@ impl SequenceCache {
 }
 
 impl Layer {
-    fn append(&mut self, end: usize, new: [&Tensor; 2], window: Option<usize>) -> Result<()> {
+    fn append(&mut self, end: usize, new: [&Tensor; 2]) -> Result<()> {
         let Range { start, end: known } = self.tokens;
         if end - start > self.keys.num_rows() {
-            // No new token meets a key before. Whole blocks, so that the others begin where they did, and sums over keys keep
-            // their bits.
-            let met = window.map_or(0, |window| (known + 1).saturating_sub(window));
-            let first = start.max(met / BLOCK_TOKENS * BLOCK_TOKENS);
+            let first = start.max(met(self.window, known));
             let (keys, values) = (
                 blocks(&self.keys, end - first)?,
                 blocks(&self.values, end - first)?,
@@ -156,6 +200,31 @@ impl Layer {
         self.tokens.end = end;
         Ok(())
     }
+
+    // A copy of what tokens behind the first `count` ones attend to.
+    fn first(&self, count: usize) -> Result<Layer> {
+        let start = self.tokens.start.max(met(self.window, count));
+        let copied = |held: &Tensor| {
+            let kept = count - start;
+            let copy = blocks(held, kept)?;
+            let of_held = held.rows(start - self.tokens.start, kept)?;
+            ops::copy(&of_held, &copy.rows(0, kept)?)?;
+            Ok(copy)
+        };
+        Ok(Layer {
+            tokens: start..count,
+            keys: copied(&self.keys)?,
+            values: copied(&self.values)?,
+            window: self.window,
+        })
+    }
+}
+
+// The first key that is kept for tokens behind the first `known` ones: no such token meets a key before. Whole blocks, so that the
+// others begin where they did, and sums over keys keep their bits.
+fn met(window: Option<usize>, known: usize) -> usize {
+    let met = window.map_or(0, |window| (known + 1).saturating_sub(window));
+    met / BLOCK_TOKENS * BLOCK_TOKENS
 }
 
 // Memory for `tokens` rows as those of `like`, in whole blocks.

@@ -89,6 +89,7 @@ impl Server {
         let (asked, listener) = (stop.clone(), Mutex::new(Some(listener)));
         let options = GeneratorOptions {
             sequences: limits.running,
+            prefixes: 256,
             ..GeneratorOptions::default()
         };
         let ranks = config.grid().unwrap().world_size();

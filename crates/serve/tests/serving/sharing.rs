@@ -68,6 +68,26 @@ fn clients_share_steps_and_get_the_tokens_that_each_gets_alone() {
 }
 
 #[test]
+fn a_text_that_begins_like_another_runs_the_rest_alone() {
+    let server = Server::start(Given {
+        grid: "x=2",
+        ..Given::default()
+    });
+    let ask = |prompt: &str| {
+        let body = json!({"prompt": prompt, "max_tokens": 4, "temperature": 0});
+        complete(server.address, &body).json()["choices"].clone()
+    };
+    let reused = || metric(server.address, "fascicle_reused_tokens_total ");
+    let first = ask("a prompt of 25 characters");
+    assert_eq!(reused(), 0.0);
+    assert_eq!(ask("a prompt of 25 characters"), first);
+    // One token has to be run.
+    wait_for(server.address, "fascicle_reused_tokens_total ", 24.0);
+    ask("a prompt of 25 chairs");
+    wait_for(server.address, "fascicle_reused_tokens_total ", 24.0 + 18.0);
+}
+
+#[test]
 fn a_client_that_waits_for_a_whole_answer_and_leaves_frees_its_place_too() {
     let server = Server::start(Given::default());
     let body = json!({"prompt": "a", "max_tokens": ENDLESS, "n": 3});

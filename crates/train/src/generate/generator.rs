@@ -4,6 +4,7 @@ use super::{
     Generated, Request, RequestId,
     choice::choose,
     micro_batches::{MicroBatches, Row},
+    prefixes::Prefixes,
     request::within,
     sequence::Sequence,
     speed::Speed,
@@ -26,6 +27,9 @@ pub struct GeneratorOptions {
     /// [`BLOCK_TOKENS`](parallel::cache::BLOCK_TOKENS); a sequence waits until all that it may need is free. 0 leaves the limit
     /// to the device's memory, where a sequence may fail.
     pub kept_tokens: usize,
+    /// Tokens of texts that have ended whose keys and values stay at most, in whole blocks, for texts that begin alike: these then run
+    /// the rest of their prompts alone. They are the first to go where `kept_tokens` leaves no room. 0: none.
+    pub prefixes: usize,
 }
 
 impl Default for GeneratorOptions {
@@ -34,6 +38,7 @@ impl Default for GeneratorOptions {
             sequences: 16,
             prefill: 512,
             kept_tokens: 0,
+            prefixes: 0,
         }
     }
 }
@@ -51,6 +56,7 @@ pub struct Generator<'a> {
     options: GeneratorOptions,
     waiting: VecDeque<Sequence>,
     running: Vec<Sequence>,
+    prefixes: Prefixes,
     num_added: u64,
     speed: Speed,
 }
@@ -69,6 +75,7 @@ impl<'a> Generator<'a> {
         within("sequences", options.sequences, 1, MOST_SEQUENCES)?;
         within("prefill", options.prefill, 1, usize::MAX)?;
         Ok(Generator {
+            prefixes: Prefixes::new(options.prefixes),
             pipeline,
             text,
             tokenizer,
@@ -106,8 +113,15 @@ impl<'a> Generator<'a> {
     pub fn cancel(&mut self, id: RequestId) -> bool {
         let before = self.waiting.len() + self.running.len();
         self.waiting.retain(|sequence| sequence.id != id);
-        self.running.retain(|sequence| sequence.id != id);
+        self.end(|sequence| sequence.id == id);
         before > self.waiting.len() + self.running.len()
+    }
+
+    // Ends running sequences.
+    fn end(&mut self, ends: impl Fn(&Sequence) -> bool) {
+        for sequence in self.running.extract_if(.., |sequence| ends(sequence)) {
+            self.prefixes.keep(sequence.cache);
+        }
     }
 
     /// Whether all requests have ended.
@@ -138,10 +152,10 @@ impl<'a> Generator<'a> {
     /// for logits that are not numbers. No token is lost: if a step is repeated, it first computes again what was kept.
     pub fn step(&mut self) -> Result<Vec<Generated>> {
         let begun = Instant::now();
-        self.admit();
-        let made = self.tokens();
+        let made = self.admit().and_then(|()| self.tokens());
         if made.is_err() {
             self.running.iter_mut().for_each(Sequence::forget);
+            self.prefixes.clear();
         }
         let (rows, generated) = made?;
         let prompts = rows
@@ -191,24 +205,64 @@ impl<'a> Generator<'a> {
                 .iter()
                 .any(|token| token.request == id && token.finish.is_some())
         };
-        self.running.retain(|sequence| !ended(sequence.id));
+        self.end(|sequence| ended(sequence.id));
         Ok((rows, generated))
     }
 
     // Lets requests run that waited, in their order.
-    fn admit(&mut self) {
+    fn admit(&mut self) -> Result<()> {
         let most_kept = |sequence: &Sequence| self.most_kept(&sequence.request);
         let mut kept: usize = self.running.iter().map(most_kept).sum();
         while self.running.len() < self.options.sequences {
             let Some(next) = self.waiting.front() else {
-                return;
+                return Ok(());
             };
             kept += self.most_kept(&next.request);
-            if self.options.kept_tokens > 0 && kept > self.options.kept_tokens {
-                return;
+            let room = match self.options.kept_tokens {
+                0 => usize::MAX,
+                most if kept > most => return Ok(()),
+                most => most - kept,
+            };
+            if let Some(mut next) = self.waiting.pop_front() {
+                self.begin_alike(&mut next, room)?;
+                self.running.push(next);
             }
-            self.running.extend(self.waiting.pop_front());
         }
+        Ok(())
+    }
+
+    // Gives a sequence the keys and values of the first tokens that another one has computed: a copy, or the other's own if an ended one
+    // has nothing else. What is kept of ended ones then fits into `room`.
+    fn begin_alike(&mut self, sequence: &mut Sequence, room: usize) -> Result<()> {
+        sequence.move_window(self.text.context);
+        let window = sequence.window(self.text.context);
+        let running = self.running.iter().map(|sequence| &sequence.cache);
+        let found = self.prefixes.find(window, running);
+        let used = found.as_ref().map(|(cache, _)| cache);
+        let is_ended = used.is_some_and(|cache| self.prefixes.touch(cache));
+        self.prefixes.shrink(room);
+        let Some((cache, count)) = found else {
+            return Ok(());
+        };
+        let is_all = is_ended && count == cache.len();
+        let is_kept = !is_ended || self.prefixes.has(&cache);
+        let own = match (is_all, is_kept) {
+            (true, _) => Some(cache.clone()),
+            (_, true) => cache.copy_of_first(count).ok(),
+            // There is no room for a copy.
+            (_, false) => return Ok(()),
+        };
+        // Of layers with windows, which may have dropped what is needed, some ranks may have none.
+        let world = self.pipeline.context().world();
+        if world.everyone().any(own.is_none())? {
+            return Ok(());
+        }
+        if is_all {
+            self.prefixes.remove(&cache);
+        }
+        sequence.cache = own.unwrap_or_default();
+        self.speed.reused_tokens += count;
+        Ok(())
     }
 
     fn most_kept(&self, request: &Request) -> usize {

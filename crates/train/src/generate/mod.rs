@@ -8,6 +8,7 @@
 mod choice;
 mod generator;
 mod micro_batches;
+mod prefixes;
 mod relay;
 mod request;
 mod sampling;

@@ -16,6 +16,8 @@ pub struct Speed {
     pub decode_tokens: usize,
     /// The time of these steps.
     pub decode: Duration,
+    /// Tokens of prompts that were not run, because another text had run them.
+    pub reused_tokens: usize,
 }
 
 impl Speed {

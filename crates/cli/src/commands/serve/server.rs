@@ -44,6 +44,7 @@ impl Serve {
             sequences: self.sequences,
             prefill: self.prefill,
             kept_tokens: self.kept_tokens,
+            prefixes: self.prefixes.unwrap_or(reads.context),
         };
         let stored_as = self.ranks.frozen_weights;
         team.run(driver, move |world, device| {

@@ -1,0 +1,95 @@
+//! Keys and values of texts that have ended, for later texts that begin alike.
+
+use parallel::cache::{BLOCK_TOKENS, SequenceCache};
+use std::collections::VecDeque;
+
+/// The fewest tokens that are worth a copy: each layer copies by calls of its own.
+const LEAST: usize = 16;
+
+/// Caches of ended sequences, the one that was used last at the back.
+pub(super) struct Prefixes {
+    caches: VecDeque<SequenceCache>,
+    // Tokens that they hold at most, in whole blocks.
+    most: usize,
+}
+
+impl Prefixes {
+    pub(super) fn new(most: usize) -> Prefixes {
+        Prefixes {
+            caches: VecDeque::new(),
+            most,
+        }
+    }
+
+    /// The tokens whose keys and values are held, in whole blocks.
+    pub(super) fn tokens(&self) -> usize {
+        self.caches.iter().map(in_blocks).sum()
+    }
+
+    /// Keeps what an ended sequence has computed.
+    pub(super) fn keep(&mut self, cache: SequenceCache) {
+        if cache.len() < LEAST || in_blocks(&cache) > self.most {
+            return;
+        }
+        let covers = |one: &SequenceCache, other: &SequenceCache| {
+            one.len() >= other.len() && other.shared_with(&one.tokens()) == other.len()
+        };
+        let place = self.caches.iter().position(|held| covers(held, &cache));
+        let newest = match place.and_then(|place| self.caches.remove(place)) {
+            Some(held) => held,
+            None => {
+                self.caches.retain(|held| !covers(&cache, held));
+                cache
+            }
+        };
+        self.caches.push_back(newest);
+        self.shrink(self.most);
+    }
+
+    /// Gives the oldest back until the others hold at most so many tokens.
+    pub(super) fn shrink(&mut self, most: usize) {
+        while self.tokens() > most {
+            self.caches.pop_front();
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.caches.clear();
+    }
+
+    /// The cache, of these and of the running sequences, that begins as the tokens do for longest; and how many of its tokens another
+    /// sequence can use, which has to run one itself.
+    pub(super) fn find<'a>(
+        &'a self,
+        tokens: &[u32],
+        running: impl Iterator<Item = &'a SequenceCache>,
+    ) -> Option<(SequenceCache, usize)> {
+        let (_, before) = tokens.split_last()?;
+        let all = self.caches.iter().chain(running);
+        let shared = all.map(|cache| (cache, cache.shared_with(before)));
+        let (cache, count) = shared.max_by_key(|(_, count)| *count)?;
+        (self.most > 0 && count >= LEAST).then(|| (cache.clone(), count))
+    }
+
+    /// Whether it is one of these; if so, it was used now.
+    pub(super) fn touch(&mut self, cache: &SequenceCache) -> bool {
+        let is_here = self.has(cache);
+        if is_here {
+            self.remove(cache);
+            self.caches.push_back(cache.clone());
+        }
+        is_here
+    }
+
+    pub(super) fn has(&self, cache: &SequenceCache) -> bool {
+        self.caches.iter().any(|held| held.is(cache))
+    }
+
+    pub(super) fn remove(&mut self, cache: &SequenceCache) {
+        self.caches.retain(|held| !held.is(cache));
+    }
+}
+
+fn in_blocks(cache: &SequenceCache) -> usize {
+    cache.len().next_multiple_of(BLOCK_TOKENS)
+}
