@@ -117,6 +117,36 @@ fn as_many_tokens_are_reused_as_are_alike() {
 }
 
 #[test]
+fn texts_that_start_together_run_their_common_beginning_once() {
+    let config = config(&["model.context = 512", "parallel.grid = \"x=2\""]);
+    let options = GeneratorOptions {
+        sequences: 5,
+        ..options(1000)
+    };
+    let speeds = on_ranks(config.clone(), options.clone(), |_, generator| {
+        for _ in 0..4 {
+            generator.add(request(text(0, 120), 8))?;
+        }
+        generator.add(request(text(4, 30), 8))?;
+        generator.step()?;
+        // Of a prompt of 120 tokens a step runs 50; the one that begins otherwise has the next place.
+        assert_eq!((generator.num_running(), generator.num_waiting()), (2, 3));
+        generator.run(|_| Ok(()))?;
+        Ok(generator.speed())
+    });
+    let speed = speeds[0];
+    assert_eq!(
+        (speed.prefill_tokens, speed.reused_tokens),
+        (120 + 30 + 3, 3 * 119)
+    );
+    let same = vec![(0, request(text(0, 120), 8)); 4];
+    let found = answers(&config, Keys::Kept, &options, &same);
+    assert_eq!(found[1..], [&found[0]; 3].map(Clone::clone));
+    let alone = answers(&config, Keys::Kept, &self::options(0), &same[..1]);
+    assert_eq!(found[..1], alone);
+}
+
+#[test]
 fn layers_that_have_dropped_keys_begin_anew_on_all_ranks() {
     // The first two of three layers have windows, so a stage has none.
     let edits = [

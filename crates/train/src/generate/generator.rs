@@ -4,7 +4,7 @@ use super::{
     Generated, Request, RequestId,
     choice::choose,
     micro_batches::{MicroBatches, Row},
-    prefixes::Prefixes,
+    prefixes::{self, Prefixes},
     request::within,
     sequence::Sequence,
     speed::Speed,
@@ -209,26 +209,39 @@ impl<'a> Generator<'a> {
         Ok((rows, generated))
     }
 
-    // Lets requests run that waited, in their order.
+    // Lets requests run that waited, in their order, but for those that begin as one does whose beginning is being run.
     fn admit(&mut self) -> Result<()> {
         let most_kept = |sequence: &Sequence| self.most_kept(&sequence.request);
         let mut kept: usize = self.running.iter().map(most_kept).sum();
         while self.running.len() < self.options.sequences {
-            let Some(next) = self.waiting.front() else {
+            let is_ready = |next: &Sequence| !self.is_being_run(next);
+            let Some(place) = self.waiting.iter().position(is_ready) else {
                 return Ok(());
             };
+            let next = &self.waiting[place];
             kept += self.most_kept(&next.request);
             let room = match self.options.kept_tokens {
                 0 => usize::MAX,
                 most if kept > most => return Ok(()),
                 most => most - kept,
             };
-            if let Some(mut next) = self.waiting.pop_front() {
+            if let Some(mut next) = self.waiting.remove(place) {
                 self.begin_alike(&mut next, room)?;
                 self.running.push(next);
             }
         }
         Ok(())
+    }
+
+    // Whether a step to come runs tokens with which a sequence begins.
+    fn is_being_run(&self, sequence: &Sequence) -> bool {
+        let context = self.text.context;
+        let is_run = |other: &Sequence| {
+            let count = prefixes::shared(sequence.window(context), other.window(context));
+            count >= prefixes::LEAST && count > other.cache.len()
+        };
+        let mut of_prompts = self.running.iter().filter(|other| other.is_prompt());
+        self.options.prefixes > 0 && of_prompts.any(is_run)
     }
 
     // Gives a sequence the keys and values of the first tokens that another one has computed: a copy, or the other's own if an ended one

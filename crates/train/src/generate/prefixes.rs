@@ -4,7 +4,14 @@ use parallel::cache::{BLOCK_TOKENS, SequenceCache};
 use std::collections::VecDeque;
 
 /// The fewest tokens that are worth a copy: each layer copies by calls of its own.
-const LEAST: usize = 16;
+pub(super) const LEAST: usize = 16;
+
+/// The tokens that the windows of two sequences begin with, but for the last of each, which it runs itself.
+pub(super) fn shared(one: &[u32], other: &[u32]) -> usize {
+    let before = |tokens: &[u32]| tokens.len().saturating_sub(1);
+    let pairs = one[..before(one)].iter().zip(&other[..before(other)]);
+    pairs.take_while(|(one, other)| one == other).count()
+}
 
 /// Caches of ended sequences, the one that was used last at the back.
 pub(super) struct Prefixes {
