@@ -220,3 +220,32 @@ fn a_written_configuration_says_what_each_key_means() {
     assert!(seen > 50, "{seen} keys");
     assert!(written.lines().all(|line| line.chars().count() <= 100));
 }
+
+// Halves of 136 features end within a leaf of the sums' tree, and those of 128 do not.
+#[test]
+fn a_model_generates_where_its_sums_cannot_be_the_same_on_every_grid() {
+    use parallel::Reproducible;
+    let settled = |mlp_hidden: usize, grid: &str, reproducible: &str| {
+        let mut config = parse(&format!(
+            "[model]\nlayers = 2\nhidden = 64\nheads = 2\nmlp_hidden = {mlp_hidden}\nvocabulary = 64\ncontext = 8\n\
+             [training]\nbatch = 1\nmicro_batches = 1\nreproducible = \"{reproducible}\"\n[parallel]\ngrid = \"{grid}\"\n"
+        ))
+        .unwrap();
+        train::run::settle_generation(&mut config);
+        config.training.reproducible.or_run()
+    };
+    let [held, not] = [Reproducible::Grid, Reproducible::Run];
+    for (mlp_hidden, grid, expected) in [
+        (136, "x=1", held),
+        (136, "x=2", not),
+        (136, "pipeline=2", held),
+        (128, "x=2", held),
+        // A batch of one row is of the run alone.
+        (128, "z=2,data=2,pipeline=2", held),
+        (136, "x=2,z=2,pipeline=2", not),
+    ] {
+        let found = settled(mlp_hidden, grid, "grid");
+        assert_eq!(found, expected, "{mlp_hidden} features on {grid}");
+    }
+    assert_eq!(settled(128, "x=2", "run"), not);
+}

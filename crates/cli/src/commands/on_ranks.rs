@@ -68,6 +68,7 @@ impl OnRanks {
         if let Some(weights) = self.weights {
             config.placement.weights = weights;
         }
+        train::run::settle_generation(config);
         // The matmuls of few tokens are not those that training has timed.
         config.device.matmul_choices = None;
         let threads = || launcher::threads_each(ranks);

@@ -5,9 +5,14 @@
 //! run itself.
 
 use super::dry;
-use crate::{Config, Error, Result, checkpoint::Reader, config::BitsChoice, trainer::stored};
+use crate::{
+    Config, Error, Result,
+    checkpoint::Reader,
+    config::{BitsChoice, ObjectiveKind},
+    trainer::stored,
+};
 use hal::Capabilities;
-use parallel::Reproducible;
+use parallel::{Reproducible, pipeline::ScheduleKind};
 
 /// Settles [`training.reproducible`](crate::config::TrainingConfig::reproducible) for devices with these capabilities,
 /// and for the checkpoint from which the run resumes, if any. Every rank and process finds the same, without messages.
@@ -48,6 +53,29 @@ pub fn settle_bits(
     };
     config.training.reproducible = fixed.into();
     Ok(obstacle)
+}
+
+/// Lets a model of a run whose bits are the same on every grid generate on a grid on which it cannot hold them: `grid` becomes `run`.
+///
+/// # Cost
+/// As [`settle_bits`].
+pub fn settle_generation(config: &mut Config) {
+    if config.training.reproducible.or_run() != Reproducible::Grid {
+        return;
+    }
+    // One row for each rank and stage, whatever the batch of the run was.
+    let mut tried = config.clone();
+    let degrees = tried.parallel.grid;
+    tried.training.micro_batches = degrees.pipeline;
+    tried.training.batch = degrees.data * degrees.z * degrees.pipeline;
+    tried.training.objective = ObjectiveKind::default();
+    tried.parallel.schedule = ScheduleKind::default();
+    tried.parallel.stages = None;
+    let fails = |reproducible| dry_step(&tried, reproducible).is_some();
+    // What fails either way fails for another reason, which the generator will report.
+    if fails(Reproducible::Grid) && !fails(Reproducible::Run) {
+        config.training.reproducible = Reproducible::Run.into();
+    }
 }
 
 // Why the bits cannot be the same on every grid.

@@ -30,7 +30,7 @@ mod stragglers;
 mod trace;
 mod traffic;
 
-pub use bits::settle_bits;
+pub use bits::{settle_bits, settle_generation};
 pub use copies::{StoreCopy, StoreReport};
 pub use fallback::{Fallback, recover_stored};
 pub use folder::RunLock;
