@@ -34,8 +34,8 @@ fn options(prefixes: usize) -> GeneratorOptions {
     }
 }
 
-// A text; one that begins alike and one that shares too little; all of the first, which goes on; one that begins as a running one
-// does; one beyond the context.
+// A text; one that shares 70 tokens with it, and one that shares too few; two that share 90 and run together; one that is longer than
+// the context.
 fn requests(first: &[u32]) -> Vec<(usize, Request)> {
     let tail = |count: usize, tail: Vec<u32>| [&first[..count], &tail].concat();
     vec![

@@ -53,7 +53,7 @@ impl Prefixes {
         self.shrink(self.most);
     }
 
-    /// Gives the oldest back until the others hold at most so many tokens.
+    /// Drops the oldest caches until the rest hold at most `most` tokens.
     pub(super) fn shrink(&mut self, most: usize) {
         while self.tokens() > most {
             self.caches.pop_front();

@@ -11,6 +11,7 @@ use crate::{
     config::{BitsChoice, ObjectiveKind},
     trainer::stored,
 };
+use grid::Degrees;
 use hal::Capabilities;
 use parallel::{Reproducible, pipeline::ScheduleKind};
 
@@ -58,14 +59,15 @@ pub fn settle_bits(
 /// Lets a model of a run whose bits are the same on every grid generate on a grid on which it cannot hold them: `grid` becomes `run`.
 ///
 /// # Cost
-/// As [`settle_bits`].
+/// As [`settle_bits`], on a grid of several ranks.
 pub fn settle_generation(config: &mut Config) {
-    if config.training.reproducible.or_run() != Reproducible::Grid {
+    let degrees = config.parallel.grid;
+    let is_cut = degrees != Degrees::default();
+    if !is_cut || config.training.reproducible.or_run() != Reproducible::Grid {
         return;
     }
     // One row for each rank and stage, whatever the batch of the run was.
     let mut tried = config.clone();
-    let degrees = tried.parallel.grid;
     tried.training.micro_batches = degrees.pipeline;
     tried.training.batch = degrees.data * degrees.z * degrees.pipeline;
     tried.training.objective = ObjectiveKind::default();

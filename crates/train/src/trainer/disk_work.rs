@@ -43,7 +43,7 @@ pub(crate) type Pass<'a> = dyn FnMut(Vec<u8>) -> Result<()> + 'a;
 /// Asks for bytes.
 pub(crate) type Next<'a> = dyn FnMut() -> Option<Vec<u8>> + 'a;
 
-/// What a thread tells the one that waits for it.
+/// A message of a thread to the one that waits for it.
 enum Message<T> {
     Asks,
     Done(Result<T>),

@@ -134,7 +134,7 @@ fn supply(trainer: &Trainer, snapshot: &Snapshot, pass: &mut Pass<'_>) -> Result
 fn take(piece: &PieceRecord, next: &mut Next<'_>, emit: &mut Emit<'_>) -> checkpoint::Result<()> {
     let mut left = piece.index.num_elements() * piece.dtype.bytes();
     while left > 0 {
-        // Without them the file refuses what it has, and the rank tells why.
+        // After a failure of the rank no more come: the file is refused as too short, and the rank reports the failure.
         let Some(bytes) = next() else {
             return Ok(());
         };
