@@ -2,12 +2,11 @@
 
 use crate::{
     Error, Result,
-    boxes::num_bytes,
     disk::Disk,
     folder::path_of_step,
     local::FileCopy,
     reader::own_length,
-    shard::{PieceRecord, ShardRecord, refused, write_at},
+    shard::{PieceRecord, ShardRecord, write_at},
     stream::Emit,
     writer::Writer,
 };
@@ -45,39 +44,9 @@ impl FrozenFile {
         pieces: Vec<PieceRecord>,
         fill: &mut dyn FnMut(usize, &mut Emit<'_>) -> Result<()>,
     ) -> Result<FrozenFile> {
-        let needed: Vec<_> = pieces
-            .iter()
-            .map(|piece| num_bytes(&piece.index.shape, piece.dtype))
-            .collect();
-        let described = pieces.clone();
-        let mut fill = |index: usize, emit: &mut Emit<'_>| {
-            let (needed, mut given) = (needed[index].unwrap_or(0), 0);
-            let refuse = |given: usize| {
-                let found = format!("{given} bytes");
-                Err(refused(
-                    &described[index],
-                    rank,
-                    found,
-                    format!("{needed} bytes"),
-                ))
-            };
-            fill(index, &mut |bytes| {
-                given += bytes.len();
-                if given > needed {
-                    refuse(given)
-                } else {
-                    emit(bytes)
-                }
-            })?;
-            if given < needed {
-                refuse(given)
-            } else {
-                Ok(())
-            }
-        };
         let name = format!("frozen-{rank:05}.safetensors");
         let path = Writer::dir_of_step(checkpoints_dir, step).join(name);
-        let record = write_at(disk, &path, rank, pieces, &mut fill)?;
+        let record = write_at(disk, &path, rank, pieces, fill)?;
         Ok(FrozenFile {
             path: path_of_step(checkpoints_dir, step).join(record.file_name()),
             record,

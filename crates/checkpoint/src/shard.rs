@@ -147,7 +147,8 @@ pub(crate) fn write_at(
         crc32,
         offsets,
     } = stream::write(disk, path, &entries, &metadata, &mut |entry, emit| {
-        fill(stored[entry], emit)
+        let index = stored[entry];
+        counted(&pieces[index], rank, emit, &mut |emit| fill(index, emit))
     })?;
     stored
         .iter()
@@ -162,6 +163,31 @@ pub(crate) fn write_at(
         },
         pieces,
     })
+}
+
+// Calls `fill`, and refuses another number of bytes than the piece has.
+fn counted(
+    piece: &PieceRecord,
+    rank: usize,
+    emit: &mut Emit<'_>,
+    fill: &mut dyn FnMut(&mut Emit<'_>) -> Result<()>,
+) -> Result<()> {
+    let (needed, mut given) = (piece.entry().num_bytes(), 0);
+    let refuse = |given: usize| {
+        let found = format!("{given} bytes");
+        Err(refused(piece, rank, found, format!("{needed} bytes")))
+    };
+    fill(&mut |bytes| {
+        given += bytes.len();
+        match given > needed {
+            true => refuse(given),
+            false => emit(bytes),
+        }
+    })?;
+    match given < needed {
+        true => refuse(given),
+        false => Ok(()),
+    }
 }
 
 impl PieceRecord {
@@ -218,12 +244,7 @@ fn check(rank: usize, pieces: &[PieceRecord]) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn refused(
-    piece: &PieceRecord,
-    rank: usize,
-    found: String,
-    needed: impl Into<String>,
-) -> Error {
+fn refused(piece: &PieceRecord, rank: usize, found: String, needed: impl Into<String>) -> Error {
     Error::Piece {
         name: piece.name.clone(),
         index: Box::new(piece.index.clone()),

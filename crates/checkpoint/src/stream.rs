@@ -29,7 +29,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn num_bytes(&self) -> usize {
+    pub(crate) fn num_bytes(&self) -> usize {
         num_bytes(&self.shape, self.dtype)
             .expect("a bug: the size of a stored tensor was checked before")
     }
