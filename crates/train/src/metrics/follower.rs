@@ -1,12 +1,9 @@
 //! The lines of a file that another process appends to.
 
-use super::{
-    Error, Result, Stepped,
-    record::{parse, whole_lines},
-};
+use super::{Error, Result, Stepped, record::parse};
 use std::{
     fs::File,
-    io::{ErrorKind, Read, Seek, SeekFrom},
+    io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
 };
 
@@ -32,27 +29,38 @@ impl Follower {
     /// again: they are returned twice.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read; [`Error::Line`] for a complete line that is not a record.
+    /// As [`for_new_lines`](Follower::for_new_lines).
     pub fn new_lines<T: Stepped>(&mut self) -> Result<Vec<T>> {
+        let mut lines = Vec::new();
+        self.for_new_lines(|line| lines.push(line))?;
+        Ok(lines)
+    }
+
+    /// Passes on each of the [`new_lines`](Follower::new_lines), and holds no more than one at a time.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be read; [`Error::Line`] for a complete line that is not a record.
+    pub fn for_new_lines<T: Stepped>(&mut self, mut each: impl FnMut(T)) -> Result<()> {
         let wrap = |error| Error::io("reading", &self.path, error);
         let mut file = match File::open(&self.path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             opened => opened.map_err(wrap)?,
         };
         let length = file.metadata().map_err(wrap)?.len();
         self.position = self.position.min(length);
         file.seek(SeekFrom::Start(self.position)).map_err(wrap)?;
-        let mut added = Vec::new();
-        file.take(length - self.position)
-            .read_to_end(&mut added)
-            .map_err(wrap)?;
-        let mut records = Vec::new();
-        for line in whole_lines(&added) {
+        let mut added = BufReader::new(file.take(length - self.position));
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = added.read_until(b'\n', &mut line).map_err(wrap)?;
+            let Some(text) = line.strip_suffix(b"\n") else {
+                return Ok(());
+            };
             self.lines += 1;
-            self.position += line.len() as u64 + 1;
-            records.push(parse(&self.path, self.lines, line)?);
+            self.position += read as u64;
+            each(parse(&self.path, self.lines, text)?);
         }
-        Ok(records)
     }
 }
 

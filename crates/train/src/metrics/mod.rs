@@ -1,6 +1,6 @@
 //! Metrics: the files that a run leaves for people and programs.
 //!
-//! Read in this order: [`Record`] (one step), [`LineWriter`], [`read`] and [`Follower`] (`metrics.jsonl`, `digests.jsonl`, `speeds.jsonl`), [`loss_plot`]
+//! Read in this order: [`Record`] (one step), [`LineWriter`], [`read`] and [`Follower`] (`metrics.jsonl`, `digests.jsonl`, `speeds.jsonl`), [`Losses`]
 //! (`loss.svg`), [`EventWriter`] (TensorBoard), [`Throughput`] (the numbers of the progress bar), [`trace`] (`trace.json`, the activity of
 //! each stream over time). Nothing here measures: the trainer passes in the numbers.
 
@@ -19,7 +19,7 @@ mod writer;
 
 pub use error::{Error, Result};
 pub use follower::Follower;
-pub use plot::loss_plot;
+pub use plot::Losses;
 #[cfg(feature = "plots")]
 pub use plot::{Line, Point, chart};
 pub(crate) use record::number_or_nan;

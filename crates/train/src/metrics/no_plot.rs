@@ -4,10 +4,19 @@ use std::path::Path;
 
 use super::{Record, Result};
 
-/// Writes nothing: this build lacks the feature `plots`.
-///
-/// # Errors
-/// None.
-pub fn loss_plot(_path: &Path, _records: &[Record], _title: &str) -> Result<()> {
-    Ok(())
+/// Holds nothing: this build lacks the feature `plots`.
+#[derive(Clone, Debug, Default)]
+pub struct Losses;
+
+impl Losses {
+    /// Adds nothing.
+    pub fn add(&mut self, _record: &Record) {}
+
+    /// Writes nothing.
+    ///
+    /// # Errors
+    /// None.
+    pub fn plot(&self, _path: &Path, _title: &str) -> Result<()> {
+        Ok(())
+    }
 }

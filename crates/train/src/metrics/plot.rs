@@ -61,43 +61,57 @@ impl Line {
     }
 }
 
-/// Draws training loss (thin) and validation loss (thick, with marks) over the steps.
-///
-/// A browser never finds half of the file.
-///
-/// # Errors
-/// [`Error::NothingToPlot`] without a finite loss; [`Error::Plot`] from the library; [`Error::Io`].
-pub fn loss_plot(path: &Path, records: &[Record], title: &str) -> Result<()> {
-    let chart = chart(title, "loss (nats per token)", &losses(records));
-    let svg = chart.map_err(|reason| Error::Plot {
-        path: path.to_path_buf(),
-        reason,
-    })?;
-    let svg = svg.ok_or_else(|| Error::NothingToPlot {
-        path: path.to_path_buf(),
-        num_records: records.len(),
-    })?;
-    replace_file(path, svg.as_bytes()).map_err(|error| Error::io("writing", path, error))
+/// The losses of a run, of which its plot needs no more than 16 bytes a step.
+#[derive(Clone, Debug, Default)]
+pub struct Losses {
+    training: Vec<Point>,
+    validation: Vec<Point>,
 }
 
-/// The lines of a run's losses.
-fn losses(records: &[Record]) -> [Line; 2] {
-    let training = records
-        .iter()
-        .map(|record| (record.step as f64, record.loss));
-    let validation = records
-        .iter()
-        .filter_map(|record| Some((record.step as f64, record.val_loss?)));
-    let line = |name: &str, colour, is_marked, points| Line {
-        name: name.into(),
-        points,
-        colour,
-        is_marked,
-    };
-    [
-        line("training", 0, false, training.collect()),
-        line("validation", 1, true, validation.collect()),
-    ]
+impl Losses {
+    /// Adds the losses of a step. It replaces those of the same step and of all later ones: a run that is resumed writes them
+    /// again.
+    pub fn add(&mut self, record: &Record) {
+        let step = record.step as f64;
+        let add = |points: &mut Vec<Point>, loss: Option<f64>| {
+            points.truncate(points.partition_point(|point| point.0 < step));
+            points.extend(loss.map(|loss| (step, loss)));
+        };
+        add(&mut self.training, Some(record.loss));
+        add(&mut self.validation, record.val_loss);
+    }
+
+    /// Draws training loss (thin) and validation loss (thick, with marks) over the steps.
+    ///
+    /// A browser never finds half of the file.
+    ///
+    /// # Errors
+    /// [`Error::NothingToPlot`] without a finite loss; [`Error::Plot`] from the library; [`Error::Io`].
+    pub fn plot(&self, path: &Path, title: &str) -> Result<()> {
+        let chart = chart(title, "loss (nats per token)", &self.lines());
+        let svg = chart.map_err(|reason| Error::Plot {
+            path: path.to_path_buf(),
+            reason,
+        })?;
+        let svg = svg.ok_or_else(|| Error::NothingToPlot {
+            path: path.to_path_buf(),
+            num_records: self.training.len(),
+        })?;
+        replace_file(path, svg.as_bytes()).map_err(|error| Error::io("writing", path, error))
+    }
+
+    fn lines(&self) -> [Line; 2] {
+        let line = |name: &str, colour, is_marked, points: &[Point]| Line {
+            name: name.into(),
+            points: points.to_vec(),
+            colour,
+            is_marked,
+        };
+        [
+            line("training", 0, false, &self.training),
+            line("validation", 1, true, &self.validation),
+        ]
+    }
 }
 
 /// Draws lines over steps, as SVG, under a title if it is not empty; nothing if no number is finite.
@@ -259,10 +273,16 @@ mod tests {
         (1..=steps).map(record).collect()
     }
 
+    fn losses(records: &[Record]) -> Losses {
+        let mut losses = Losses::default();
+        records.iter().for_each(|record| losses.add(record));
+        losses
+    }
+
     fn plot(records: &[Record]) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("loss.svg");
-        loss_plot(&path, records, "a run <1>").unwrap();
+        losses(records).plot(&path, "a run <1>").unwrap();
         assert_eq!(
             fs::read_dir(folder.path()).unwrap().count(),
             1,
@@ -294,7 +314,7 @@ mod tests {
     #[test]
     fn long_runs_make_small_files() {
         assert!(plot(&falling(100_000)).len() < 120_000);
-        assert!(losses(&falling(100_000))[0].pieces()[0].len() <= MAX_POINTS);
+        assert!(losses(&falling(100_000)).lines()[0].pieces()[0].len() <= MAX_POINTS);
     }
 
     #[test]
@@ -306,10 +326,25 @@ mod tests {
                     ..sample(step, 2.0)
                 })
                 .collect();
-            let validation = losses(&records)[1].pieces().swap_remove(0);
+            let validation = losses(&records).lines()[1].pieces().swap_remove(0);
             assert!(validation.len() <= MAX_MARKS);
             assert_eq!(validation.last(), Some(&(steps as f64, 2.0)));
         }
+    }
+
+    #[test]
+    fn steps_that_are_written_again_replace_the_earlier_ones() {
+        let mut losses = losses(&falling(300));
+        let again = |step, val_loss| Record {
+            val_loss,
+            ..sample(step, 9.0)
+        };
+        losses.add(&again(150, None));
+        losses.add(&again(151, Some(8.0)));
+        assert_eq!(losses.training.len(), 151);
+        assert_eq!(losses.training[149..], [(150.0, 9.0), (151.0, 9.0)]);
+        assert_eq!(losses.validation.len(), 2);
+        assert_eq!(losses.validation[1], (151.0, 8.0));
     }
 
     #[test]
@@ -324,14 +359,15 @@ mod tests {
         let mut records = falling(100);
         records[40].loss = f64::NAN;
         records[41].val_loss = Some(f64::INFINITY);
-        assert_eq!(losses(&records)[0].pieces().len(), 2);
+        assert_eq!(losses(&records).lines()[0].pieces().len(), 2);
         assert!(!plot(&records).contains("NaN"));
     }
 
     #[test]
     fn nothing_finite_is_an_error() {
         for records in [vec![], vec![sample(1, f64::NAN)]] {
-            let error = loss_plot(Path::new("loss.svg"), &records, "run")
+            let error = losses(&records)
+                .plot(Path::new("loss.svg"), "run")
                 .unwrap_err()
                 .to_string();
             let expected = format!(

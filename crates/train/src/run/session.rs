@@ -155,7 +155,7 @@ impl<'a> Session<'a> {
             writer: CheckpointWriter::new(trainer, &run.dir.join("checkpoints"), retention)?,
             local: None,
             has_local_failed: false,
-            plot: LossPlot::default(),
+            plot: LossPlot::new(&run.dir),
             checkpoint: None,
             retention,
             copies: None,
@@ -303,7 +303,7 @@ impl<'a> Session<'a> {
             self.observer.checkpoint(&done);
             let grid = self.run.config.parallel.grid;
             let title = format!("{}, grid {grid}", self.run.data_name());
-            let plotted = self.plot.begin(&self.run.dir, title);
+            let plotted = self.plot.begin(title);
             self.tolerate(plotted)?;
         }
         self.checkpoint = Some(done.path);
