@@ -7,17 +7,18 @@
 #   simulation=100000  ci/simulation.sh: jobs of ranks under a seeded scheduler
 #   killed=200      ci/killed.sh: kills of a run that writes checkpoints
 #   faults=20       ci/faults.sh: real faults, of each kind
+#   soak=7200       ci/soak.sh: runs that train for so many seconds
 #   fuzz=100000     ci/fuzz.sh: inputs for each format that is read from outside
 #   tests           counts the tests in the sources, and runs none
 #
 # FASCICLE_SEED=S begins power cuts and simulated jobs with another seed than 0. Interleavings, Miri and the sanitizers stop by
 # themselves when they have tried all they can: ci/interleavings.sh and ci/sanitizers.sh.
 #
-# Needs: cargo build --release, with `--features mpi` for faults of single ranks; cargo-fuzz and a nightly toolchain for fuzz.
+# Needs: cargo build --release, with `--features mpi` for faults of single ranks and for soak; cargo-fuzz and a nightly toolchain for fuzz.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 parts=("$@")
-[ $# -gt 0 ] || parts=(power simulation killed faults fuzz tests)
+[ $# -gt 0 ] || parts=(power simulation killed faults soak fuzz tests)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # record PART COMMAND NAME=COUNT...
@@ -54,6 +55,11 @@ for part in "${parts[@]}"; do
       run ci/faults.sh "$number"
       record faults "ci/faults.sh $number" $(sed -nE 's/^faults: ([a-z_]+): ([0-9]+) injected in .*/\1=\2/p' "$log")
       ;;
+    soak)
+      number=${number:-7200} begun=$SECONDS
+      run ci/soak.sh "$number"
+      record soak "ci/soak.sh $number" $(sed -n 's/^soak: //p' "$log")
+      ;;
     fuzz)
       number=${number:-100000} begun=$SECONDS
       run ci/fuzz.sh "$number"
@@ -64,7 +70,7 @@ for part in "${parts[@]}"; do
       begun=$SECONDS
       record tests 'ci/campaign.sh tests' $(python3 ci/campaign/count.py)
       ;;
-    *) printf 'campaign: found `%s`, needs power, simulation, killed, faults, fuzz or tests\n' "$name" >&2; exit 2 ;;
+    *) printf 'campaign: found `%s`, needs power, simulation, killed, faults, soak, fuzz or tests\n' "$name" >&2; exit 2 ;;
   esac
 done
 RENEW_DOCS=1 cargo test --quiet --test book campaign
