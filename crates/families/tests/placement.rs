@@ -2,8 +2,10 @@
 
 use fascicle_families::{GptConfig, families};
 use grid::{Axis, AxisOrder, Grid, Mapping, machine::Machine};
+use parallel::Positions;
 use train::{
     Config,
+    config::OrderChoice,
     placement::{best_order, stages, warning},
 };
 
@@ -71,8 +73,16 @@ fn the_machine_that_is_named_decides() {
 fn sentence(degrees: &str, nodes: &[usize]) -> Option<String> {
     let mut config = configured(|model| model.vocabulary = 256);
     config.parallel.grid = degrees.parse().unwrap();
-    let grid = Grid::new(config.parallel.grid, AxisOrder::default()).unwrap();
-    warning(&config, &grid, &Mapping::by_node(&grid, nodes.to_vec())).unwrap()
+    of_order(&config, AxisOrder::default(), nodes)
+}
+
+fn of_order(config: &Config, order: AxisOrder, nodes: &[usize]) -> Option<String> {
+    let grid = Grid::new(config.parallel.grid, order).unwrap();
+    let mapping = match config.parallel.positions {
+        Positions::ByNode => Mapping::by_node(&grid, nodes.to_vec()),
+        Positions::ByRank => Mapping::by_rank(nodes.to_vec()),
+    };
+    warning(config, &grid, &mapping).unwrap()
 }
 
 #[test]
@@ -93,6 +103,27 @@ fn only_a_split_of_the_chattiest_axis_is_told() {
     assert!(
         odd.contains("1 of 4 groups of axis x") && odd.contains("nodes of 3 to 5 ranks"),
         "{odd}"
+    );
+}
+
+#[test]
+fn a_split_that_the_nodes_do_not_ask_for_names_what_does() {
+    let mut config = configured(|model| model.vocabulary = 256);
+    config.parallel.grid = "x=2,data=2".parse().unwrap();
+    let order: AxisOrder = "data,x,y,z,context,pipeline".parse().unwrap();
+    // The library chose it: another axis costs more across nodes.
+    assert_eq!(of_order(&config, order, &[0, 0, 1, 1]), None);
+    config.parallel.order = OrderChoice::Fixed(order);
+    let told = of_order(&config, order, &[0, 0, 1, 1]).unwrap();
+    assert!(
+        told.ends_with("an order that begins with x would hold each group"),
+        "{told}"
+    );
+    (config.parallel.order, config.parallel.positions) = (OrderChoice::Auto, Positions::ByRank);
+    let told = of_order(&config, AxisOrder::default(), &[0, 1, 0, 1]).unwrap();
+    assert!(
+        told.ends_with("parallel.positions = \"by-node\" would hold each group"),
+        "{told}"
     );
 }
 
