@@ -12,10 +12,10 @@ use crate::{
 };
 use clap::Args;
 use html::{escaped, table};
-use std::{collections::BTreeSet, fmt::Write, path::PathBuf};
+use std::{borrow::Cow, collections::BTreeSet, fmt::Write, path::PathBuf};
 use train::{
     checkpoint::replace_file,
-    metrics::{self, Line, Record, chart},
+    metrics::{self, Line, Point, Record, chart},
     run::{PATIENCE, SpeedRecord},
 };
 
@@ -124,7 +124,7 @@ fn page(runs: &[PastRun]) -> Outcome<String> {
     Ok(page)
 }
 
-fn points(run: &PastRun, of: impl Fn(&Record) -> Option<f64>) -> Vec<(f64, f64)> {
+fn points(run: &PastRun, of: impl Fn(&Record) -> Option<f64>) -> Cow<'static, [Point]> {
     let points = run
         .records
         .iter()
@@ -133,7 +133,7 @@ fn points(run: &PastRun, of: impl Fn(&Record) -> Option<f64>) -> Vec<(f64, f64)>
 }
 
 // Training and validation of one run in colours of their own; of several, each run in its colour.
-fn losses(runs: &[PastRun]) -> Vec<Line> {
+fn losses(runs: &[PastRun]) -> Vec<Line<'static>> {
     let lines = |(index, run): (usize, &PastRun)| {
         let (name, validation) = match runs {
             [_] => (String::new(), 1),
@@ -158,7 +158,7 @@ fn losses(runs: &[PastRun]) -> Vec<Line> {
 }
 
 // Each set of the validations, where they have several.
-fn validations(runs: &[PastRun]) -> Vec<Line> {
+fn validations(runs: &[PastRun]) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for run in runs {
         let sets = run
@@ -181,7 +181,7 @@ fn validations(runs: &[PastRun]) -> Vec<Line> {
     lines
 }
 
-fn section(page: &mut String, title: &str, unit: &str, lines: &[Line]) -> Outcome {
+fn section(page: &mut String, title: &str, unit: &str, lines: &[Line<'_>]) -> Outcome {
     let drawn = chart("", unit, lines).map_err(Failure::run)?;
     if let Some(svg) = drawn {
         let _ = writeln!(page, "<h2>{title}</h2>\n<div class=\"scroll\">{svg}</div>");

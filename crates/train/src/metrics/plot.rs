@@ -1,5 +1,6 @@
 //! `loss.svg`, and other charts of runs over their steps.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
@@ -33,18 +34,18 @@ pub type Point = (f64, f64);
 
 /// A line of a chart.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct Line<'a> {
     /// Its words in the legend.
     pub name: String,
     /// Steps and numbers in the order of steps. Numbers that are not finite are left out, and break a line without marks.
-    pub points: Vec<Point>,
+    pub points: Cow<'a, [Point]>,
     /// The number of its colour: lines of one number look alike, but for their width.
     pub colour: usize,
     /// Whether it is thick and each point has a mark, as validations have.
     pub is_marked: bool,
 }
 
-impl Line {
+impl Line<'_> {
     // The unbroken pieces that are drawn.
     fn pieces(&self) -> Vec<Vec<Point>> {
         match self.is_marked {
@@ -100,16 +101,16 @@ impl Losses {
         replace_file(path, svg.as_bytes()).map_err(|error| Error::io("writing", path, error))
     }
 
-    fn lines(&self) -> [Line; 2] {
-        let line = |name: &str, colour, is_marked, points: &[Point]| Line {
+    fn lines(&self) -> [Line<'_>; 2] {
+        let line = |name: &str, points, colour, is_marked| Line {
             name: name.into(),
-            points: points.to_vec(),
+            points: Cow::Borrowed(points),
             colour,
             is_marked,
         };
         [
-            line("training", 0, false, &self.training),
-            line("validation", 1, true, &self.validation),
+            line("training", &self.training[..], 0, false),
+            line("validation", &self.validation, 1, true),
         ]
     }
 }
@@ -121,9 +122,9 @@ impl Losses {
 pub fn chart(
     title: &str,
     quantity: &str,
-    lines: &[Line],
+    lines: &[Line<'_>],
 ) -> std::result::Result<Option<String>, String> {
-    let lines: Vec<(&Line, Vec<Vec<Point>>)> =
+    let lines: Vec<(&Line<'_>, Vec<Vec<Point>>)> =
         lines.iter().map(|line| (line, line.pieces())).collect();
     let Some(frame) = frame(&lines) else {
         return Ok(None);
@@ -134,7 +135,7 @@ pub fn chart(
 }
 
 /// The ranges of steps and numbers that contain every point; `None` if there are none.
-fn frame(lines: &[(&Line, Vec<Vec<Point>>)]) -> Option<(Range<f64>, Range<f64>)> {
+fn frame(lines: &[(&Line<'_>, Vec<Vec<Point>>)]) -> Option<(Range<f64>, Range<f64>)> {
     let points = || lines.iter().flat_map(|(_, pieces)| pieces).flatten();
     let steps = range(points().map(|point| point.0))?;
     let numbers = range(points().map(|point| point.1))?;
@@ -145,15 +146,13 @@ fn frame(lines: &[(&Line, Vec<Vec<Point>>)]) -> Option<(Range<f64>, Range<f64>)>
 
 /// The finite points, thinned from the end so that the last one always remains.
 fn thinned(points: &[Point]) -> Vec<Point> {
-    let all: Vec<Point> = points
-        .iter()
-        .copied()
-        .filter(|point| point.1.is_finite())
-        .collect();
-    all.rchunks(all.len().div_ceil(MAX_MARKS).max(1))
-        .rev()
-        .filter_map(|group| group.last().copied())
-        .collect()
+    let finite = || points.iter().filter(|point| point.1.is_finite());
+    let count = finite().count();
+    let per_point = count.div_ceil(MAX_MARKS).max(1);
+    let kept = finite()
+        .enumerate()
+        .filter(|(index, _)| (count - 1 - index).is_multiple_of(per_point));
+    kept.map(|(_, point)| *point).collect()
 }
 
 /// The mean of a few points.
@@ -181,7 +180,7 @@ type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
 fn draw(
     svg: &mut String,
-    lines: &[(&Line, Vec<Vec<Point>>)],
+    lines: &[(&Line<'_>, Vec<Vec<Point>>)],
     frame: (Range<f64>, Range<f64>),
     [title, quantity]: [&str; 2],
 ) -> DrawResult {
