@@ -4,8 +4,8 @@
 # the features `serve` and `tokenizers`, and python3.
 # Its page is tried in a browser where there are chromium and playwright.
 # Arguments: malformed requests (default 300), clients (default 64), and for how many seconds these go on asking (default 0, else at
-# least 8). Then the server's memory, open files and threads are read every second. From the second quarter of the time to the last,
-# memory may grow by 2 %; files and threads may not exceed those of the first.
+# least 8). Then the server's memory, open files and threads are read every second, after two minutes in which its allocator's arenas
+# fill. From the second quarter of the time to the last, memory may grow by 2 %; files and threads may not exceed those of the first.
 # FASCICLE: the program, default target/release/fascicle.
 set -euo pipefail
 fascicle=${FASCICLE:-$PWD/target/release/fascicle}
@@ -134,7 +134,8 @@ def generated():
     page = ask(None, "/metrics", "GET")[1].decode()
     return int(page.split("\nfascicle_generated_tokens_total ")[1].split()[0])
 
-before, until, waits, failures = generated(), time.monotonic() + seconds, [], []
+warm = time.monotonic() + 120
+until, waits, failures = warm + seconds, [], []
 def go_on(seed):
     draw = random.Random(seed)
     try:
@@ -147,7 +148,9 @@ def go_on(seed):
 threads = [threading.Thread(target=go_on, args=(seed,)) for seed in range(clients)]
 for thread in threads:
     thread.start()
-samples = []
+time.sleep(max(0, warm - time.monotonic()))
+before, samples = generated(), []
+waits.clear()
 while time.monotonic() < until:
     time.sleep(1)
     samples.append(held())

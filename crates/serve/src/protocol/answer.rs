@@ -24,6 +24,8 @@ pub(crate) struct Answer {
     endpoint: Endpoint,
     tokenizer: Tokenizer,
     choices: Vec<Choice>,
+    // Those of one prompt follow each other.
+    per_prompt: usize,
     prompt_tokens: usize,
     generated_tokens: usize,
     include_usage: bool,
@@ -37,6 +39,7 @@ struct Choice {
     // Whether log-probabilities were asked for, and the letters before those that were sent.
     has_likelihoods: bool,
     offset: usize,
+    reused_tokens: usize,
 }
 
 impl Answer {
@@ -53,6 +56,7 @@ impl Answer {
             endpoint: asked.endpoint,
             tokenizer: tokenizer.clone(),
             choices: choices.collect(),
+            per_prompt: asked.choices,
             prompt_tokens: asked.prompt_tokens,
             generated_tokens: 0,
             include_usage: asked.include_usage,
@@ -63,6 +67,7 @@ impl Answer {
     pub(crate) fn add(&mut self, index: usize, token: Generated) {
         let choice = &mut self.choices[index];
         choice.text += &token.text;
+        choice.reused_tokens = token.reused_tokens;
         choice.finish = token.finish.map(|finish| match finish {
             Finish::Length => "length",
             Finish::Stop | Finish::End => "stop",
@@ -168,9 +173,13 @@ impl Answer {
         json!({"id": id, "object": object, "created": created, "model": model, "choices": choices})
     }
 
+    // The tokens of a prompt count once, whatever the number of its answers.
     fn usage(&self) -> Value {
+        let first = self.choices.iter().step_by(self.per_prompt);
+        let cached: usize = first.map(|choice| choice.reused_tokens).sum();
         json!({
             "prompt_tokens": self.prompt_tokens,
+            "prompt_tokens_details": {"cached_tokens": cached},
             "completion_tokens": self.generated_tokens,
             "total_tokens": self.prompt_tokens + self.generated_tokens,
         })

@@ -29,6 +29,8 @@ pub(crate) struct Asked {
     pub(crate) endpoint: Endpoint,
     /// The sequences: all answers to the first prompt, then those to the next.
     pub(crate) requests: Vec<Request>,
+    /// The answers to each prompt.
+    pub(crate) choices: usize,
     /// The text before each of them, if the answer repeats it.
     pub(crate) echo: Vec<String>,
     /// Tokens of all prompts, each counted once.
@@ -64,6 +66,7 @@ impl Asked {
         let mut asked = Asked {
             endpoint,
             requests: Vec::new(),
+            choices,
             echo: Vec::new(),
             prompt_tokens: prompts.iter().map(Vec::len).sum(),
             stream: fields.flag("stream")?,
@@ -93,14 +96,14 @@ impl Asked {
                 ..request.clone()
             };
             request.check(served.vocabulary)?;
-            asked.add(&request, (choices, echoes), served);
+            asked.add(&request, echoes, served);
         }
         Ok(asked)
     }
 
     // Adds the answers to a prompt: each draws by a seed of its own.
-    fn add(&mut self, request: &Request, (choices, echoes): (usize, bool), served: &Served) {
-        for _ in 0..choices {
+    fn add(&mut self, request: &Request, echoes: bool, served: &Served) {
+        for _ in 0..self.choices {
             let mut request = request.clone();
             let seed = &mut request.sampling.seed;
             *seed = seed.wrapping_add(self.requests.len() as u64);

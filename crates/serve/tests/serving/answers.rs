@@ -81,7 +81,12 @@ fn every_grid_answers_with_the_generators_tokens_at_once_and_in_pieces() {
             json!({"model": "tiny", "prompt": "fn main", "max_tokens": 50, "temperature": 0});
         let whole = complete(server.address, &body);
         assert_eq!(text(&whole), first, "{grid}");
-        let counts = json!({"prompt_tokens": 7, "completion_tokens": 50, "total_tokens": 57});
+        let counts = json!({
+            "prompt_tokens": 7,
+            "prompt_tokens_details": {"cached_tokens": 0},
+            "completion_tokens": 50,
+            "total_tokens": 57,
+        });
         let answer = whole.json();
         assert_eq!(answer["usage"], counts);
         assert_eq!(answer["choices"][0]["finish_reason"], "length");

@@ -73,18 +73,27 @@ fn a_text_that_begins_like_another_runs_the_rest_alone() {
         grid: "x=2",
         ..Given::default()
     });
-    let ask = |prompt: &str| {
-        let body = json!({"prompt": prompt, "max_tokens": 4, "temperature": 0});
-        complete(server.address, &body).json()["choices"].clone()
+    let ask_for = |choices: usize, prompt: &str| {
+        let body = json!({"prompt": prompt, "max_tokens": 4, "temperature": 0, "n": choices});
+        complete(server.address, &body).json()
     };
+    let ask = |prompt: &str| ask_for(1, prompt);
+    let cached = |answer: &Value| answer["usage"]["prompt_tokens_details"]["cached_tokens"].clone();
     let reused = || metric(server.address, "fascicle_reused_tokens_total ");
     let first = ask("a prompt of 25 characters");
     assert_eq!(reused(), 0.0);
-    assert_eq!(ask("a prompt of 25 characters"), first);
+    assert_eq!(cached(&first), 0);
+    let again = ask("a prompt of 25 characters");
+    assert_eq!(again["choices"], first["choices"]);
+    assert_eq!(cached(&again), 24);
     // One token has to be run.
     wait_for(server.address, "fascicle_reused_tokens_total ", 24.0);
-    ask("a prompt of 25 chairs");
+    assert_eq!(cached(&ask("a prompt of 25 chairs")), 18);
     wait_for(server.address, "fascicle_reused_tokens_total ", 24.0 + 18.0);
+    // The tokens of a prompt count once.
+    let both = ask_for(2, "a prompt of 25 chairs");
+    assert_eq!(both["usage"]["prompt_tokens"], 21);
+    assert_eq!(cached(&both), 20);
 }
 
 #[test]

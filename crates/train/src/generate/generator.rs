@@ -274,6 +274,7 @@ impl<'a> Generator<'a> {
             self.prefixes.remove(&cache);
         }
         sequence.cache = own.unwrap_or_default();
+        sequence.reused_tokens = count;
         self.speed.reused_tokens += count;
         Ok(())
     }

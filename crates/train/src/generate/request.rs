@@ -127,6 +127,8 @@ pub struct Generated {
     pub likeliest: Vec<(u32, f64)>,
     /// Why this token is the last one, if it is.
     pub finish: Option<Finish>,
+    /// The first tokens of the prompt whose keys and values another text has computed.
+    pub reused_tokens: usize,
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ pub(super) struct Sequence {
     pub(super) id: RequestId,
     pub(super) request: Request,
     pub(super) cache: SequenceCache,
+    /// The tokens of the prompt whose keys and values came from another sequence.
+    pub(super) reused_tokens: usize,
     pub(super) sampler: Sampler,
     // Prompt and new tokens.
     tokens: Vec<u32>,
@@ -25,6 +27,7 @@ impl Sequence {
         Sequence {
             id,
             cache: SequenceCache::new(),
+            reused_tokens: 0,
             sampler: Sampler::new(request.sampling.clone(), &request.prompt),
             tokens: request.prompt.clone(),
             start: 0,
@@ -99,6 +102,7 @@ impl Sequence {
             log_probability,
             likeliest,
             finish,
+            reused_tokens: self.reused_tokens,
         }
     }
 }
