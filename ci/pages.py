@@ -1,4 +1,5 @@
-"""Each published package's page on docs.rs and crates.io says what it is, for whom, and where to begin. So does each binding's."""
+"""Each published package's page on docs.rs and crates.io says what it is, for whom, and where to begin. So does each binding's. The
+manual lists the features of the crate `fascicle`."""
 
 import re
 import sys
@@ -62,6 +63,14 @@ def faults(package):
         yield "its first page has no example that is a doc test"
 
 
+def unlisted(package):
+    """The features of a package that the manual's table lacks, and those of the table that it lacks."""
+    page = Path("docs/stability.md")
+    listed = set(re.findall(r"^\| `([a-z-]+)` \|", page.read_text(), re.MULTILINE))
+    for name in sorted(listed ^ (set(package["features"]) - {"default"})):
+        yield f"{page} and the features of {package['name']} differ by {name}"
+
+
 if __name__ == "__main__":
     packages = published(metadata())
     # Those of the workspace come with all its packages.
@@ -70,6 +79,7 @@ if __name__ == "__main__":
     missing = {f"fascicle{suffix}" for suffix in DIRECT} - set(packages)
     found = [f"{package['name']}: {fault}" for package in [*packages.values(), *bindings] for fault in faults(package)]
     found += [f"{name}: ci/pages.py expects an example of it, and no such package is published" for name in sorted(missing)]
+    found += unlisted(packages["fascicle"])
     if found:
         sys.exit("\n".join(found))
     print(f"{len(packages)} packages and {len(bindings)} bindings say what they are, for whom, and where to begin")
