@@ -60,6 +60,15 @@ train 2 --grid data=4 --steps 20 --out "$dir/refused" "${small[@]}" >"$dir/log" 
 ended 2 'found 4, needs 2'
 [ "$(grep -c 'found 4, needs 2' "$dir/log")" -eq 1 ] || fail 'said more than once'
 
+# A configuration that states no grid follows the processes; one that does is taken at its word.
+printf '[training]\nsteps = 2\n' >"$dir/free.toml"
+train 2 "$dir/free.toml" --out "$dir/free" "${small[@]}" >"$dir/log" 2>&1 || fail 'a configuration without a grid does not train'
+grep -qE '^grid +.*: 2 ranks' "$dir/log" || fail 'a configuration without a grid does not follow the processes'
+printf '[parallel]\ngrid = "x=2,z=2"\n' >"$dir/fixed.toml"
+status=0
+train 2 "$dir/fixed.toml" --out "$dir/fixed" "${small[@]}" >"$dir/log" 2>&1 || status=$?
+ended 2 'found 4, needs 2'
+
 # Threads and processes alike compare calls, even between stages that share a table.
 train 4 --grid x=2,pipeline=2 --steps 4 --out "$dir/checked" --set parallel.checked=true --set parallel.timeout_s=20 \
   "${small[@]}" >"$dir/log" 2>&1 || fail 'checked mode does not train'

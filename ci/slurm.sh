@@ -85,14 +85,13 @@ ln -s "$fascicle" "$dir/bin/fascicle"
 export PATH=$dir/bin:$PATH
 cd "$dir"
 for _ in $(seq 400); do echo 'the quick brown fox jumps over the lazy dog'; done >text.txt
-# configuration STEPS [GRID]: of a run that saves a checkpoint every ten steps.
+# configuration STEPS: of a run that saves a checkpoint every ten steps, on a grid of as many ranks as are started.
 configuration() {
   cat >config.toml <<TOML
 data = { path = "$dir/text.txt", tokenizer = "bytes" }
 model = { hidden = 64, layers = 2, heads = 2, context = 16 }
 training = { batch = 4, steps = $1, checkpoint_every = 10, validation_batches = 1 }
 TOML
-  [ -z "${2:-}" ] || printf 'parallel = { grid = "%s" }\n' "$2" >>config.toml
 }
 # block HEADING N prints the N-th script below a heading of the manual, with `--ranks-per-host 4` and `--ntasks-per-node=4` as 2.
 manual=$OLDPWD/docs/from-a-laptop-to-a-cluster.md
@@ -151,7 +150,7 @@ printf 'slurm: a killed rank is named, and its job ends\n'
 
 # A signal, as Slurm sends it before a job's end, saves a checkpoint, and the script queues the job again until the run is complete.
 block 'Jobs longer than the queue allows' 1 >queue.sh
-configuration 400 x=2,z=2
+configuration 400
 alone
 on 1 sbatch --output="$dir/queue.out" queue.sh >"$dir/log" 2>&1 || fail 'sbatch'
 until_it 'no checkpoint of a queued job' saved "$SCRATCH/run"

@@ -68,6 +68,9 @@ pub(crate) struct Overrides {
     settings: Vec<String>,
 }
 
+/// The keys of `parallel` that state how many ranks there are.
+pub(crate) const GRID: [&str; 2] = ["grid", "ranks"];
+
 impl Overrides {
     /// The configuration with these flags applied: first `--set`, then the others.
     pub(crate) fn applied(&self, config: Config, families: &Families) -> Outcome<Config> {
@@ -107,6 +110,15 @@ impl Overrides {
         }
         replace(&mut parallel.grid, self.grid);
         Ok(())
+    }
+
+    /// Whether `--set` states the number of ranks or a grid.
+    pub(crate) fn sets_grid(&self) -> bool {
+        let mut keys = self.settings.iter().filter_map(|setting| {
+            let (key, _) = setting.split_once('=')?;
+            key.trim().strip_prefix("parallel.")
+        });
+        keys.any(|key| GRID.contains(&key.split('.').next().unwrap_or(key)))
     }
 
     /// Chooses a grid if only the number of ranks is given; the model's vocabulary must be known.
@@ -243,6 +255,18 @@ mod tests {
             configured("--grid y=2,data=4").unwrap().parallel.ranks,
             None
         );
+    }
+
+    #[test]
+    fn settings_that_state_the_ranks_are_found() {
+        let sets_grid = |words: &[&str]| {
+            let line = ["test"].iter().chain(words);
+            Line::parse_from(line).overrides.sets_grid()
+        };
+        for setting in ["parallel.grid=x=2", "parallel.grid.x=2", "parallel.ranks=4"] {
+            assert!(sets_grid(&["--set", setting]), "{setting}");
+        }
+        assert!(!sets_grid(&["--set", "parallel.threads=2", "--ranks", "4"]));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
     inputs, interrupt, launcher, layout,
     numbers::grouped,
     output,
-    overrides::Overrides,
+    overrides::{GRID, Overrides},
     planned::{planned, settle_memory},
     progress::Progress,
     ranks::Team,
@@ -212,8 +212,7 @@ impl Train {
         if let Some(machine) = &self.machine {
             config.parallel.machine = Some(machine.clone());
         }
-        // The user did not choose the grid of the default model.
-        let is_default = self.config.is_none() && from.is_none();
+        let is_default = from.is_none() && !self.states_grid()?;
         config.parallel.check()?;
         if let Some((url, _)) = config.checkpoint.stored() {
             // The store is not asked yet: one that is away stops no run.
@@ -225,6 +224,17 @@ impl Train {
         self.overrides
             .choose_grid(&mut config, launcher::num_ranks().filter(|_| is_default))?;
         inputs::settled(config, from.is_some())
+    }
+
+    // Whether the user chose the number of ranks or a grid, which otherwise follow the processes that were started.
+    fn states_grid(&self) -> Outcome<bool> {
+        let Some(path) = &self.config else {
+            return Ok(self.overrides.sets_grid());
+        };
+        let stated = resumed::stated_keys(path)?;
+        let parallel = stated.get("parallel").and_then(toml::Value::as_table);
+        let of_file = parallel.is_some_and(|keys| GRID.iter().any(|key| keys.contains_key(*key)));
+        Ok(of_file || self.overrides.sets_grid())
     }
 
     // The newest checkpoint of the run to resume, if one is resumed.
