@@ -15,7 +15,12 @@ build_workspace >/dev/null
 # Each node has a /tmp of its own, so that what they share lies elsewhere.
 dir=$(mktemp -d -p /var/tmp)
 own_munge=
+# Nodes share the processors, and Slurm starts each node's tasks in a session of their own. With a group for each session, Linux 6.18 let
+# the tasks of one node run alone for a minute.
+groups=/proc/sys/kernel/sched_autogroup_enabled
+had_groups=$(cat "$groups" 2>/dev/null || true)
 down() {
+  [ -z "$had_groups" ] || echo "$had_groups" >"$groups" || true
   pkill -9 -F "$dir/slurmctld.pid" 2>/dev/null || true
   hosts_down
   [ -z "$own_munge" ] || pkill -9 -F "$dir/munged.pid" 2>/dev/null || true
@@ -35,6 +40,7 @@ on() {
     'hostname "$1"; mkdir -p "$0/tmp-$1"; mount --bind "$0/tmp-$1" /tmp; shift; exec "$@"' "$dir" "$host" "$@"
 }
 
+[ -z "$had_groups" ] || echo 0 >"$groups" || true
 hosts_up 3
 mkdir -p "$dir/state" "$dir/munge" "$dir/scratch" "$dir/bin"
 head -c 1024 /dev/urandom >"$dir/munge/key"
@@ -74,8 +80,7 @@ CONF
 } >"$dir/slurm.conf"
 echo 'CgroupPlugin=cgroup/v1' >"$dir/cgroup.conf"
 export SLURM_CONF=$dir/slurm.conf SCRATCH=$dir/scratch
-# Three nodes share the processors, of which Slurm knows nothing: MPI yields where mpirun, which knows, would have it yield.
-export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl=tcp,vader,self OMPI_MCA_btl_tcp_if_include=$hosts_net.0/24 FASCICLE_MPI_LONGEST_MESSAGE=60000
+export OMPI_MCA_btl=tcp,vader,self OMPI_MCA_btl_tcp_if_include=$hosts_net.0/24 FASCICLE_MPI_LONGEST_MESSAGE=60000
 on 1 slurmctld
 for host in 1 2 3; do on "$host" slurmd; done
 for _ in $(seq 100); do [ "$(on 1 sinfo -h -t idle -o %D 2>/dev/null)" = 3 ] && break || sleep 0.2; done
@@ -120,19 +125,19 @@ said() { grep -qE -- "$1" "$dir"/*.out; }
 # Ranks that srun starts compute what one rank computes.
 configuration 20
 alone
-on 1 timeout 60 srun --nodes=3 --ntasks-per-node=2 fascicle train config.toml --grid x=2,data=3 --batch 6 --out "$dir/six" >"$dir/log" 2>&1 ||
+on 1 timeout 120 srun --nodes=3 --ntasks-per-node=2 fascicle train config.toml --grid x=2,data=3 --batch 6 --out "$dir/six" >"$dir/log" 2>&1 ||
   fail "srun: status $?"
 grep -q '6 ranks on 3 hosts' "$dir/log" || fail 'the report does not count three hosts'
-on 1 timeout 60 srun --nodes=2 --ntasks-per-node=2 fascicle train config.toml --grid x=2,z=2 --out "$dir/four" >"$dir/log" 2>&1 ||
+on 1 timeout 120 srun --nodes=2 --ntasks-per-node=2 fascicle train config.toml --grid x=2,z=2 --out "$dir/four" >"$dir/log" 2>&1 ||
   fail "srun: status $?"
 same_as_alone "$dir/four" || fail 'srun: other weights than on one rank'
-on 1 timeout 60 srun --nodes=3 --ntasks-per-node=1 fascicle doctor --nodes --within 0.05 >"$dir/log" 2>&1 || fail 'doctor --nodes'
+on 1 timeout 120 srun --nodes=3 --ntasks-per-node=1 fascicle doctor --nodes --within 0.05 >"$dir/log" 2>&1 || fail 'doctor --nodes'
 printf 'slurm: ranks that srun starts have the weights of one rank\n'
 
 # A rank that is killed ends its job, with a report that names it.
 configuration 1000000
 status=0
-on 1 timeout 60 srun --nodes=2 --ntasks-per-node=2 --kill-on-bad-exit=1 fascicle train config.toml --grid x=2,z=2 --out "$dir/killed" \
+on 1 timeout 120 srun --nodes=2 --ntasks-per-node=2 --kill-on-bad-exit=1 fascicle train config.toml --grid x=2,z=2 --out "$dir/killed" \
   >"$dir/log" 2>&1 &
 job=$!
 until_it 'no checkpoint of a job' saved "$dir/killed"
