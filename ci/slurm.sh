@@ -14,7 +14,6 @@ hosts_try
 build_workspace >/dev/null
 # Each node has a /tmp of its own, so that what they share lies elsewhere.
 dir=$(mktemp -d -p /var/tmp)
-own_munge=
 # Nodes share the processors, and Slurm starts each node's tasks in a session of their own. With a group for each session, Linux 6.18 let
 # the tasks of one node run alone for a minute.
 groups=/proc/sys/kernel/sched_autogroup_enabled
@@ -23,7 +22,7 @@ down() {
   [ -z "$had_groups" ] || echo "$had_groups" >"$groups" || true
   pkill -9 -F "$dir/slurmctld.pid" 2>/dev/null || true
   hosts_down
-  [ -z "$own_munge" ] || pkill -9 -F "$dir/munged.pid" 2>/dev/null || true
+  pkill -9 -F "$dir/munged.pid" 2>/dev/null || true
   rm -rf "$dir"
 }
 trap down EXIT
@@ -47,7 +46,6 @@ head -c 1024 /dev/urandom >"$dir/munge/key"
 chmod 700 "$dir/munge" && chmod 600 "$dir/munge/key" && chmod 755 "$dir"
 munged --force --key-file="$dir/munge/key" --socket="$dir/munged.socket" --pid-file="$dir/munged.pid" --log-file="$dir/munged.log" \
   --seed-file="$dir/munge/seed" 2>"$dir/log" || fail 'munged does not start'
-own_munge=yes
 # Slurm looks at what is free; these nodes share one machine's processors. A job that is queued again waits for as long as a
 # credential is valid, so that it is not taken for the one before.
 {
@@ -106,12 +104,11 @@ block() {
     /^```/ { if (inside && !within && $0 == "```sh") found++; within = !within; next }
     inside && within && found == wanted' "$manual" | sed 's/ranks-per-host 4/ranks-per-host 2/; s/ntasks-per-node=4/ntasks-per-node=2/'
 }
-losses() { grep -oE '"loss":[0-9.e-]+' "$1/metrics.jsonl"; }
 rows() { [ "$(grep -oE '"step":[0-9]+' "$1/metrics.jsonl")" = "$(seq -f '"step":%.0f' "$2")" ]; }
 alone() { rm -rf "$dir/alone"; fascicle train config.toml --grid x=1 --out "$dir/alone" >"$dir/log" 2>&1 || fail 'does not train alone'; }
 digest() { fascicle checkpoint digest "$1" 2>/dev/null; }
 same_as_alone() { [ -n "$(digest "$dir/alone")" ] && [ "$(digest "$1")" = "$(digest "$dir/alone")" ]; }
-# until WHAT COMMAND...: within two minutes.
+# until_it FAULT COMMAND...: waits until the command succeeds, for two minutes.
 until_it() {
   local what=$1
   shift

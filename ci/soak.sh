@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Two runs that train for hours: four ranks as threads, and two as processes. Both save checkpoints behind their steps, keep local
-# ones, validate, draw samples and look for stragglers. Memory, open files and threads of each process are read every five seconds. From
-# the second quarter of the time to the last, memory may grow by 2 %; files and threads may not exceed those of the quarters before.
+# ones, validate, draw samples and look for stragglers. Memory, open files and threads of each process are read every five seconds, after
+# two minutes in which the allocator's arenas fill. From the second quarter of the time to the last, memory may grow by 2 %; files and
+# threads may not exceed those of the quarters before.
 # At the end the runs are asked to stop, and both checkpoints must be intact.
 #
 # Argument: for how many seconds (default 7200, at least 60). Needs cargo build --release --features mpi, mpirun, and python3.
@@ -52,8 +53,10 @@ def steps(name):
     with open(f"{folder}/{name}/metrics.jsonl", "rb") as file:
         return sum(1 for _ in file)
 
-watched, samples, until = processes(), [], time.monotonic() + seconds
+watched = processes()
 assert len(watched) == 3, f"processes {watched}, needs 3"
+time.sleep(120)
+samples, until = [], time.monotonic() + seconds
 while time.monotonic() < until:
     samples.append([held(process) for process in watched])
     print(samples[-1], file=sys.stderr, flush=True)
