@@ -212,7 +212,7 @@ impl Train {
         if let Some(machine) = &self.machine {
             config.parallel.machine = Some(machine.clone());
         }
-        let is_default = from.is_none() && !self.states_grid()?;
+        let follows_processes = from.is_none() && !self.states_grid()?;
         config.parallel.check()?;
         if let Some((url, _)) = config.checkpoint.stored() {
             // The store is not asked yet: one that is away stops no run.
@@ -221,8 +221,10 @@ impl Train {
         for doubt in config.doubts() {
             output::note(&format!("warning: {doubt}"));
         }
-        self.overrides
-            .choose_grid(&mut config, launcher::num_ranks().filter(|_| is_default))?;
+        self.overrides.choose_grid(
+            &mut config,
+            launcher::num_ranks().filter(|_| follows_processes),
+        )?;
         inputs::settled(config, from.is_some())
     }
 

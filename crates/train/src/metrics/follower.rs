@@ -1,8 +1,8 @@
 //! The lines of a file that another process appends to.
 
 use super::{Error, Result, Stepped, record::parse};
+use hal::files;
 use std::{
-    fs::File,
     io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
 };
@@ -42,7 +42,7 @@ impl Follower {
     /// [`Error::Io`] if the file cannot be read; [`Error::Line`] for a complete line that is not a record.
     pub fn for_new_lines<T: Stepped>(&mut self, mut each: impl FnMut(T)) -> Result<()> {
         let wrap = |error| Error::io("reading", &self.path, error);
-        let mut file = match File::open(&self.path) {
+        let mut file = match files::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             opened => opened.map_err(wrap)?,
         };
@@ -68,7 +68,10 @@ impl Follower {
 mod tests {
     use super::super::{Record, record::sample};
     use super::*;
-    use std::{fs, io::Write};
+    use std::{
+        fs::{self, File},
+        io::Write,
+    };
 
     #[test]
     fn whole_lines_are_returned_once_and_again_after_a_resumption() {
@@ -104,5 +107,12 @@ mod tests {
         append("no record\n");
         let error = follower.new_lines::<Record>().unwrap_err().to_string();
         assert!(error.contains("metrics.jsonl line 5: "), "{error}");
+    }
+
+    #[test]
+    fn a_device_is_refused_before_it_is_opened() {
+        let lines = Follower::new(Path::new("/dev/zero")).new_lines::<Record>();
+        let error = lines.unwrap_err().to_string();
+        assert!(error.contains("needs a regular file"), "{error}");
     }
 }

@@ -5,26 +5,22 @@ use crate::{
     metrics::{Follower, Losses, Record},
 };
 use std::{
-    mem,
     path::{Path, PathBuf},
     thread::{Builder, JoinHandle},
 };
 
 /// Draws the losses of a run on a thread, one plot at a time.
 #[derive(Debug)]
-pub(super) enum LossPlot {
-    /// Between two plots.
-    Idle(Curve),
-    /// While one is drawn.
-    Drawing(JoinHandle<(Curve, Result<()>)>),
-    /// A thread has panicked, or could not be started.
-    Lost,
+pub(super) struct LossPlot {
+    dir: PathBuf,
+    // Absent while a thread has it, and after one that has panicked: the next plot reads all records again.
+    curve: Option<Curve>,
+    drawing: Option<JoinHandle<(Curve, Result<()>)>>,
 }
 
 /// What was read of a run's records. Each plot reads those that are new: a run may have millions.
 #[derive(Debug)]
-pub(super) struct Curve {
-    path: PathBuf,
+struct Curve {
     records: Follower,
     losses: Losses,
 }
@@ -32,11 +28,11 @@ pub(super) struct Curve {
 impl LossPlot {
     /// Of the run in this folder.
     pub(super) fn new(dir: &Path) -> LossPlot {
-        LossPlot::Idle(Curve {
-            path: dir.join("loss.svg"),
-            records: Follower::new(&dir.join("metrics.jsonl")),
-            losses: Losses::default(),
-        })
+        LossPlot {
+            dir: dir.to_owned(),
+            curve: None,
+            drawing: None,
+        }
     }
 
     /// Begins to draw the run's records, unless the plot before is not drawn yet: a later one shows these records too. Returns
@@ -45,17 +41,21 @@ impl LossPlot {
     /// # Errors
     /// As [`finish`](LossPlot::finish); [`Error::Io`] if no thread can be started.
     pub(super) fn begin(&mut self, title: String) -> Result<()> {
-        if matches!(self, LossPlot::Drawing(thread) if !thread.is_finished()) {
+        if self
+            .drawing
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
+        {
             return Ok(());
         }
         let before = self.finish();
-        if let LossPlot::Idle(mut curve) = mem::replace(self, LossPlot::Lost) {
-            let thread = Builder::new().name("plot".into());
-            *self = LossPlot::Drawing(thread.spawn(move || {
-                let drawn = curve.draw(&title);
-                (curve, drawn)
-            })?);
-        }
+        let mut curve = self.curve.take().unwrap_or_else(|| Curve::new(&self.dir));
+        let path = self.dir.join("loss.svg");
+        let thread = Builder::new().name("plot".into());
+        self.drawing = Some(thread.spawn(move || {
+            let drawn = curve.draw(&path, &title);
+            (curve, drawn)
+        })?);
         before
     }
 
@@ -64,27 +64,30 @@ impl LossPlot {
     /// # Errors
     /// [`Error::Metrics`] for records that cannot be read and a plot that cannot be written.
     pub(super) fn finish(&mut self) -> Result<()> {
-        let thread = match mem::replace(self, LossPlot::Lost) {
-            LossPlot::Drawing(thread) => thread,
-            other => {
-                *self = other;
-                return Ok(());
-            }
+        let Some(thread) = self.drawing.take() else {
+            return Ok(());
         };
         let (curve, drawn) = thread.join().map_err(|_| {
             let reason = "a bug: the thread of the plot has panicked";
             Error::from(std::io::Error::other(reason))
         })?;
-        *self = LossPlot::Idle(curve);
+        self.curve = Some(curve);
         drawn
     }
 }
 
 impl Curve {
-    fn draw(&mut self, title: &str) -> Result<()> {
+    fn new(dir: &Path) -> Curve {
+        Curve {
+            records: Follower::new(&dir.join("metrics.jsonl")),
+            losses: Losses::default(),
+        }
+    }
+
+    fn draw(&mut self, path: &Path, title: &str) -> Result<()> {
         let losses = &mut self.losses;
         self.records
             .for_new_lines(|record: Record| losses.add(&record))?;
-        Ok(self.losses.plot(&self.path, title)?)
+        Ok(self.losses.plot(path, title)?)
     }
 }
