@@ -108,6 +108,7 @@ fn gemma_and_gpt_neox() {
         (model.qk_norm, model.post_norms) = (true, true);
         (model.score_size, model.local_blocks) = (12, 1);
         model.sliding_window = 3;
+        (model.score_cap, model.logit_cap) = (0.7, 1.5);
     });
     check_all(&gemma, some(FEW));
     // Attention and MLP return gradients of one wire.

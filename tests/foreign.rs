@@ -17,7 +17,7 @@ use train::{
     generate::described,
 };
 
-const MODELS: [&str; 10] = [
+const MODELS: [&str; 11] = [
     "gpt2",
     "llama",
     "llama3",
@@ -25,6 +25,7 @@ const MODELS: [&str; 10] = [
     "qwen2",
     "qwen3",
     "gemma",
+    "gemma2",
     "gemma3",
     "gpt_neox",
     "gpt_neox_sequential",
@@ -104,7 +105,11 @@ fn conversions_are_proved_and_lead_back() {
         let temporary = tempfile::tempdir().unwrap();
         let foreign = open(&fixture(name)).unwrap();
         let proof = proved(&foreign).unwrap();
-        let segments = if name == "gemma3" { 8 } else { 6 };
+        let segments = if matches!(name, "gemma2" | "gemma3") {
+            8
+        } else {
+            6
+        };
         assert!(
             proof.difference < 1e-12 && proof.segments == segments,
             "{name}: {proof:?}"
@@ -198,12 +203,12 @@ fn changed(name: &str, change: impl FnOnce(&mut Map<String, Value>)) -> tempfile
 
 #[test]
 fn settings_that_the_model_cannot_follow_are_refused_by_name() {
-    let cases: [(&str, &str, Value, &str); 45] = [
+    let cases: [(&str, &str, Value, &str); 47] = [
         (
             "gpt2",
             "model_type",
             json!("mamba"),
-            "found model_type = \"mamba\", needs one of gpt2, llama, mistral, qwen2, qwen3, gemma, gemma3_text, gpt_neox",
+            "found model_type = \"mamba\", needs one of gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text, gpt_neox",
         ),
         ("gpt2", "model_type", Value::Null, "found model_type = \"\""),
         (
@@ -400,6 +405,18 @@ fn settings_that_the_model_cannot_follow_are_refused_by_name() {
             "found final_logit_softcapping = 30.0, a setting that this program does not know",
         ),
         (
+            "gemma2",
+            "final_logit_softcapping",
+            json!(-1.0),
+            "found final_logit_softcapping = -1, needs null, or more than 0",
+        ),
+        (
+            "gemma2",
+            "rope_parameters",
+            json!({"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}),
+            "found stretched rotary positions of sliding_attention, needs rope_type = \"default\"",
+        ),
+        (
             "gemma3",
             "model_type",
             json!("gemma3"),
@@ -564,7 +581,18 @@ fn older_settings_are_the_same_model() {
         let stretched = json!({"rope_type": "linear", "factor": 8.0});
         keys.insert("rope_scaling".into(), stretched);
     });
-    for (name, folder) in [("gpt_neox", neox), ("gemma", gemma), ("gemma3", gemma3)] {
+    let gemma2 = changed("gemma2", |keys| {
+        keys.remove("rope_parameters");
+        keys.remove("layer_types");
+        keys.insert("rope_theta".into(), json!(10_000));
+    });
+    let cases = [
+        ("gpt_neox", neox),
+        ("gemma", gemma),
+        ("gemma2", gemma2),
+        ("gemma3", gemma3),
+    ];
+    for (name, folder) in cases {
         let [old, new] = [folder.path(), &fixture(name)].map(|path| open(path).unwrap());
         assert_eq!(old.model.table().unwrap(), new.model.table().unwrap());
         let proof = proved(&old).unwrap();
@@ -583,6 +611,10 @@ fn keys_that_no_setting_states_are_refused() {
         ("gemma", "qkv_bias", toml::Value::Boolean(true)),
         ("gemma", "local_blocks", toml::Value::Integer(1)),
         ("gemma", "sliding_window", toml::Value::Integer(9)),
+        ("gemma", "logit_cap", toml::Value::Float(30.0)),
+        // Its local blocks have the base of the others.
+        ("gemma2", "local_rope_base", toml::Value::Float(100.0)),
+        ("gemma3", "score_cap", toml::Value::Float(50.0)),
         // Only its local blocks can have windows.
         ("gemma3", "local_blocks", toml::Value::Integer(0)),
         ("qwen3", "score_size", toml::Value::Integer(12)),

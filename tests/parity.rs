@@ -124,7 +124,7 @@ fn gemma_in_f64() {
 }
 
 #[test]
-fn gemma_3_in_f64() {
+fn gemma_2_and_3_in_f64() {
     let mut config = llama(config(Precision::F64));
     edit_gpt(&mut config, |model| {
         model.family = GptFamily::Gemma;
@@ -134,6 +134,8 @@ fn gemma_3_in_f64() {
         model.local_blocks = 1;
         model.sliding_window = 3;
         model.local_rope_base = 100.0;
+        model.score_cap = 0.7;
+        model.logit_cap = 1.5;
         model.dropout = 0.1;
     });
     check_most(&config, F64);

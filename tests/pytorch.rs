@@ -264,6 +264,11 @@ fn gemma_scales_its_embedding_and_adds_1_to_gains() {
 }
 
 #[test]
+fn gemma_2_bounds_scores_and_logits() {
+    check("gemma2");
+}
+
+#[test]
 fn gemma_3_has_local_blocks_and_norms_what_it_adds() {
     check("gemma3");
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from peft import PeftModel
 from safetensors import safe_open
-from transformers import (AutoModelForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM, GPT2Config,
+from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM, GPT2Config,
                           GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig,
                           MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
@@ -35,6 +35,9 @@ def models():
                                                 tie_word_embeddings=True)), "5GB"
     yield "qwen3", Qwen3ForCausalLM(Qwen3Config(**SMALL, num_attention_heads=4, head_dim=32, max_position_embeddings=128)), "5GB"
     yield "gemma", GemmaForCausalLM(GemmaConfig(**SMALL, num_attention_heads=4, head_dim=32, max_position_embeddings=128)), "5GB"
+    yield "gemma2", Gemma2ForCausalLM(Gemma2Config(**SMALL | dict(num_hidden_layers=3), num_attention_heads=4, head_dim=32,
+                                                   max_position_embeddings=128, sliding_window=11, query_pre_attn_scalar=48,
+                                                   attn_logit_softcapping=1.5, final_logit_softcapping=2.5)), "5GB"
     rope = dict(sliding_attention=dict(rope_type="default", rope_theta=10000.0),
                 full_attention=dict(rope_type="linear", rope_theta=1000000.0, factor=8.0))
     yield "gemma3", Gemma3ForCausalLM(Gemma3TextConfig(**SMALL | dict(num_hidden_layers=7), num_attention_heads=4, head_dim=32,

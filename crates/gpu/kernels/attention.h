@@ -21,6 +21,7 @@ struct AttentionSizes {
     u64 kv_heads;
     u64 head_size;
     double scale;
+    double score_cap;  // the bound that scaled scores approach; 0: none
     RandomKey key;
     u64 global_heads;
     u64 global_sequence;  // tokens of a complete sequence
@@ -108,6 +109,22 @@ FASCICLE_DEVICE u64 queries_end_of(const AttentionSizes& s, u64 sequence, u64 ke
     u64 reached = key + s.window, end = reached > s.first_query ? reached - s.first_query : 0;
     return low < end ? low : end;
 }
+
+// How products of queries and keys become scores: `factor` times `part`. Where scores approach a bound, the part is the share of it
+// that a score reaches: cap * tanh(score / cap). `scale`: by which products are yet to be multiplied.
+template <class A>
+struct ScoreBound {
+    bool bounds;
+    A inner, factor;
+
+    FASCICLE_DEVICE ScoreBound(const AttentionSizes& s, A scale)
+        : bounds(s.score_cap > 0), inner(bounds ? scale / A(s.score_cap) : A(0)),
+          factor(bounds ? A(s.score_cap) : scale) {}
+
+    FASCICLE_DEVICE A part(A product) const { return bounds ? tanh_of(inner * product) : product; }
+    // The derivative of a score by the one before the bound.
+    FASCICLE_DEVICE A slope(A part) const { return bounds ? A(1) - part * part : A(1); }
+};
 
 // Offset of the numbers of a head's queries in an array of sequences x heads x queries.
 FASCICLE_DEVICE u64 sums_start(const AttentionSizes& s, u64 sequence, u64 head) {

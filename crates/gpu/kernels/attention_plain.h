@@ -112,6 +112,7 @@ FASCICLE_DEVICE void attention_forward(const AttentionForwardParams& p) {
         tile.max[row] = minus_infinity<A>();
         tile.sum[row] = 0;
     }
+    ScoreBound<A> bound(s, A(1));
     u64 end = keys_before(s, first + rows);
     for (u64 key = first_tile_of(s, sequence, first, keys); key < end; key += keys) {
         barrier();
@@ -120,7 +121,7 @@ FASCICLE_DEVICE void attention_forward(const AttentionForwardParams& p) {
         barrier();
         for (u32 i = thread_x(); i < rows * keys; i += block_size_x()) {
             u32 row = i / keys, c = i % keys;
-            A score = dot(tile.q + row * size, k + c * (size + 1), size);
+            A score = bound.factor * bound.part(dot(tile.q + row * size, k + c * (size + 1), size));
             bool met = meets(s, sequence, first + row, key + c);
             tile.scores[row * (keys + 1) + c] = met ? score : minus_infinity<A>();
         }

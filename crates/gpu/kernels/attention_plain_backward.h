@@ -21,16 +21,17 @@ struct AttentionBackwardParams {
     void* d_v;
 };
 
-// The weight of a query on a key, with and without dropout, and the gradient of their score.
+// The weight of a query on a key, with and without dropout, and the gradient of their product.
 template <class A>
-struct WeightGradient { A weight, d_score; };
+struct WeightGradient { A weight, d_product; };
 
 template <class A>
-FASCICLE_DEVICE WeightGradient<A> weight_gradient(const AttentionSizes& s, u64 index, A score, A log_sum_exp,
+FASCICLE_DEVICE WeightGradient<A> weight_gradient(const AttentionSizes& s, u64 index, A product, A log_sum_exp,
                                                   A d_weight, A delta) {
-    A weight = exp_of(score - log_sum_exp);
+    ScoreBound<A> bound(s, A(1));
+    A part = bound.part(product), weight = exp_of(bound.factor * part - log_sum_exp);
     A kept = s.drops ? kept_factor<A>(s, index) : A(1);
-    return {weight * kept, weight * (d_weight * kept - delta)};
+    return {weight * kept, weight * (d_weight * kept - delta) * bound.slope(part)};
 }
 
 // Copies the numbers of `count` queries of a head.
@@ -67,7 +68,7 @@ FASCICLE_DEVICE void attention_backward_queries(const AttentionBackwardParams& p
     Shared<A> shared;
     A *q = shared.take(rows * size), *d_out = shared.take(rows * size), *d_q = shared.take(rows * size);
     A *k = shared.take(keys * (size + 1)), *v = shared.take(keys * (size + 1));
-    A *d_scores = shared.take(rows * (keys + 1)), *log_sum_exp = shared.take(rows), *delta = shared.take(rows);
+    A *d_products = shared.take(rows * (keys + 1)), *log_sum_exp = shared.take(rows), *delta = shared.take(rows);
     load_rows<A, T>(p.q, own, first, rows, size, A(s.scale), q, size);
     load_rows<A, T>(p.d_out, own, first, rows, size, A(1), d_out, size);
     load_sums(s, p.log_sum_exp, sequence, head, first, rows, log_sum_exp);
@@ -81,14 +82,14 @@ FASCICLE_DEVICE void attention_backward_queries(const AttentionBackwardParams& p
         barrier();
         for (u32 i = thread_x(); i < rows * keys; i += block_size_x()) {
             u32 row = i / keys, c = i % keys;
-            A score = dot(q + row * size, k + c * (size + 1), size);
+            A product = dot(q + row * size, k + c * (size + 1), size);
             A d_weight = dot(d_out + row * size, v + c * (size + 1), size);
             u64 index = weight_index(s, sequence, head, first + row, key + c);
-            A d_score = weight_gradient(s, index, score, log_sum_exp[row], d_weight, delta[row]).d_score;
-            d_scores[row * (keys + 1) + c] = meets(s, sequence, first + row, key + c) ? d_score : A(0);
+            A d_product = weight_gradient(s, index, product, log_sum_exp[row], d_weight, delta[row]).d_product;
+            d_products[row * (keys + 1) + c] = meets(s, sequence, first + row, key + c) ? d_product : A(0);
         }
         barrier();
-        add_product(d_q, d_scores, k, rows, keys, size);
+        add_product(d_q, d_products, k, rows, keys, size);
     }
     barrier();
     store_rows<T>(p.d_q, own, first, rows, size, d_q, [&](u32) { return A(s.scale); });
@@ -96,7 +97,7 @@ FASCICLE_DEVICE void attention_backward_queries(const AttentionBackwardParams& p
 
 // The state that a block of keys keeps.
 template <class A>
-struct KeyTile { A *k, *v, *d_k, *d_v, *weights, *d_scores; };
+struct KeyTile { A *k, *v, *d_k, *d_v, *weights, *d_products; };
 
 // Adds the contribution of `tile_others` queries of a head, from `query` on, to the gradients of the block's keys.
 template <class T, class A>
@@ -115,17 +116,17 @@ FASCICLE_DEVICE void add_queries(const AttentionBackwardParams& p, const KeyTile
     barrier();
     for (u32 i = thread_x(); i < rows * queries; i += block_size_x()) {
         u32 row = i / queries, c = i % queries;
-        A score = dot(tile.k + row * size, q + c * (size + 1), size);
+        A product = dot(tile.k + row * size, q + c * (size + 1), size);
         A d_weight = dot(tile.v + row * size, d_out + c * (size + 1), size);
         u64 index = weight_index(s, sequence, head, query + c, first + row);
-        auto gradient = weight_gradient(s, index, score, log_sum_exp[c], d_weight, delta[c]);
+        auto gradient = weight_gradient(s, index, product, log_sum_exp[c], d_weight, delta[c]);
         bool met = query + c < s.queries && meets(s, sequence, query + c, first + row);
         tile.weights[row * (queries + 1) + c] = met ? gradient.weight : A(0);
-        tile.d_scores[row * (queries + 1) + c] = met ? gradient.d_score : A(0);
+        tile.d_products[row * (queries + 1) + c] = met ? gradient.d_product : A(0);
     }
     barrier();
     add_product(tile.d_v, tile.weights, d_out, rows, queries, size);
-    add_product(tile.d_k, tile.d_scores, q, rows, queries, size);
+    add_product(tile.d_k, tile.d_products, q, rows, queries, size);
 }
 
 template <class T>

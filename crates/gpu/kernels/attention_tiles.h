@@ -213,7 +213,7 @@ FASCICLE_DEVICE void drop_weights(const AttentionSizes& s, u64 sequence, u64 hea
     }
 }
 
-// `Parts`: whether queries meet a part of the keys before them, because of documents or a window.
+// `Parts`: whether queries meet a part of the keys before them, because of documents or a window, or scores approach a bound.
 template <class T, int D, bool Drops, bool Parts>
 FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
     constexpr u32 KEYS = FORWARD_KEYS<D>;
@@ -239,7 +239,8 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
     out.clear_all();
     RowSoftmax softmax;
     softmax.start();
-    float scale = float(s.scale) * LOG2_E;
+    ScoreBound<float> bound(s, float(s.scale));
+    float scale = (Parts ? bound.factor : float(s.scale)) * LOG2_E;
     // Keys that a query of the block meets, one of the warp, and every one of the warp.
     u32 end = u32(keys_before(s, block_first + BLOCK_ROWS));
     u32 warp_end = u32(keys_before(s, first + 16)), shared_end = u32(keys_before(s, first + 1));
@@ -268,6 +269,13 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
             Sum scores[KEYS / 16];
             FASCICLE_UNROLL
             for (u32 n = 0; n < KEYS / 16; n++) scores[n] = q.times(keys + buffer * KEYS * D, 16 * n);
+            if (Parts && bound.bounds) {
+                FASCICLE_UNROLL
+                for (u32 i = 0; i < KEYS / 16 * HELD; i++) {
+                    float& score = scores[i / HELD].at[i % HELD];
+                    score = bound.part(score);
+                }
+            }
             mask_scores<Parts>(scores, key, place, last, shared_begin, shared_end, row_begin);
             float factor[HELD_ROWS];
             softmax.soften<Parts>(scores, scale, factor);

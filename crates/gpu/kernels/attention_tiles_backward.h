@@ -9,8 +9,8 @@
 
 namespace fascicle {
 
-// The kernel of queries: each warp owns 16 queries and takes the keys up to the last that one of them meets; with documents
-// (`Parts`), from the first on.
+// The kernel of queries: each warp owns 16 queries and takes the keys up to the last that one of them meets; with documents or a
+// window (`Parts`), from the first on.
 template <class T, int D, bool Drops, bool Parts>
 FASCICLE_DEVICE void attention_backward_queries_tiles(const AttentionBackwardParams& p) {
     constexpr u32 KEYS = SHARED_ROWS<D>;
@@ -33,7 +33,8 @@ FASCICLE_DEVICE void attention_backward_queries_tiles(const AttentionBackwardPar
     d_out.load(p.d_out, own, first);
     RowSums<D, T> d_q;
     d_q.clear_all();
-    float scale = float(s.scale) * LOG2_E, log_sum_exp[HELD_ROWS], delta[HELD_ROWS];
+    ScoreBound<float> bound(s, float(s.scale));
+    float scale = (Parts ? bound.factor : float(s.scale)) * LOG2_E, log_sum_exp[HELD_ROWS], delta[HELD_ROWS];
     FASCICLE_UNROLL
     for (int r = 0; r < HELD_ROWS; r++) {
         u64 row = first + row_held(2 * r), at = sums_start(s, sequence, head) + row;
@@ -72,8 +73,9 @@ FASCICLE_DEVICE void attention_backward_queries_tiles(const AttentionBackwardPar
                 int r = row_slot(e);
                 u32 at_key = key + n + column_held(e);
                 bool meets = at_key < met[r] && (!Parts || at_key >= from[r]);
-                float weight = meets ? power_of_two(multiply_add(scores.at[e], scale, -log_sum_exp[r])) : 0;
-                scores.at[e] = weight * (d_weights.at[e] - delta[r]);
+                float part = Parts ? bound.part(scores.at[e]) : scores.at[e];
+                float weight = meets ? power_of_two(multiply_add(part, scale, -log_sum_exp[r])) : 0;
+                scores.at[e] = weight * (d_weights.at[e] - delta[r]) * (Parts ? bound.slope(part) : 1);
             }
             d_q.add(as_left<T>(scores), k, n);
         }
@@ -172,7 +174,8 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
     RowSums<D, T> d_k, d_v;
     d_k.clear_all();
     d_v.clear_all();
-    float scale = float(s.scale) * LOG2_E;
+    ScoreBound<float> bound(s, float(s.scale));
+    float scale = (Parts ? bound.factor : float(s.scale)) * LOG2_E;
     if (count > 0) fetch(0, 0);
     u32 buffer = 0;
     for (u32 tile = 0; tile < count; tile++, buffer ^= 1) {
@@ -193,15 +196,18 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
             u32 dropped = Drops ? dropped_of_keys(s, sequence, head_of(tile), query + n, first) : 0;
             // With no room for keys and values at all, they are read again, from the nearest cache.
             if (D > 64 && !SHARES_OWN_ROWS<D>) k.load(p.k, own, first);
-            Sum weights = SHARES_OWN_ROWS<D> ? times_shared<D>(own_keys, own_row, q, n) : k.times(q, n), kept_weights;
+            Sum weights = SHARES_OWN_ROWS<D> ? times_shared<D>(own_keys, own_row, q, n) : k.times(q, n);
+            Sum kept_weights, slopes;
             FASCICLE_UNROLL
             for (int e = 0; e < HELD; e++) {
                 u32 at_query = query + n + column_held(e);
                 bool meets = place + i32(row_held(e)) <= i32(at_query) && at_query < until[row_slot(e)];
-                float score = multiply_add(weights.at[e], scale, -own_numbers.log_sum_exp[n + column_held(e)]);
+                float part = Parts ? bound.part(weights.at[e]) : weights.at[e];
+                float score = multiply_add(part, scale, -own_numbers.log_sum_exp[n + column_held(e)]);
                 weights.at[e] = meets ? power_of_two(score) : 0;
                 float kept = !Drops ? 1 : dropped >> e & 1 ? 0 : float(s.kept);
                 kept_weights.at[e] = weights.at[e] * kept;
+                if (Parts) slopes.at[e] = bound.slope(part);
             }
             d_v.add(as_left<T>(kept_weights), d_out, n);
             if (D > 64 && !SHARES_OWN_ROWS<D>) v.load(p.v, own, first);
@@ -209,7 +215,8 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
             FASCICLE_UNROLL
             for (int e = 0; e < HELD; e++) {
                 float delta = own_numbers.delta[n + column_held(e)];
-                scores.at[e] = multiply_add(kept_weights.at[e], scores.at[e], -weights.at[e] * delta);
+                float d_score = multiply_add(kept_weights.at[e], scores.at[e], -weights.at[e] * delta);
+                scores.at[e] = Parts ? d_score * slopes.at[e] : d_score;
             }
             d_k.add(as_left<T>(scores), q, n);
         }

@@ -8,7 +8,7 @@ use super::{
     multiply::{Left, Multiply, Right},
     pack::{padded, panels, panels_len, rows, unpack},
     place::{Head, Task},
-    softmax::exponentials,
+    softmax::{cap_scores, exponentials},
 };
 use crate::element::{Element, Real};
 use crate::{lanes::Lanes, matmul::scratch::with_scratch, pool::Pool};
@@ -236,6 +236,9 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
         // The sum has one order for every place of the query in its group.
         let (scores, rest) = scores.split_at_mut(padded(met.end));
         rest.fill(T::Acc::ZERO);
+        if let Some(cap) = shape.score_cap {
+            cap_scores(scores, T::Acc::of(cap));
+        }
         let (largest, sum) = exponentials(scores, met.clone());
         head.log_sum_exp.row_mut(0)[query] = largest + sum.ln();
         if let Some(mask) = &head.mask {

@@ -4,6 +4,26 @@ use super::GROUP;
 use crate::lanes::Lanes;
 use std::ops::Range;
 
+/// Brings scores below a bound: s becomes `cap * tanh(s / cap)`.
+#[inline(always)]
+pub(super) fn cap_scores<R: Lanes>(scores: &mut [R], cap: R) {
+    let reciprocal = R::ONE / cap;
+    for score in scores {
+        *score = cap * (*score * reciprocal).tanh();
+    }
+}
+
+/// As [`cap_scores`], and stores the slope at each score.
+#[inline(always)]
+pub(super) fn cap_scores_with_slopes<R: Lanes>(scores: &mut [R], slopes: &mut [R], cap: R) {
+    let reciprocal = R::ONE / cap;
+    for (score, slope) in scores.iter_mut().zip(slopes) {
+        let part = (*score * reciprocal).tanh();
+        *score = cap * part;
+        *slope = R::ONE - part * part;
+    }
+}
+
 /// Turns the scores of a row into weights that are not yet divided by their sum.
 ///
 /// Only the scores of the keys `met`, of which there is at least one, are used; the others become weights of 0. The row's

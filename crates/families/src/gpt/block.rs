@@ -26,6 +26,7 @@ pub(super) struct Attention {
     name: String,
     head_size: usize,
     window: Option<usize>,
+    score_cap: Option<f64>,
     dropout: f64,
     // By which queries are multiplied, if scores are divided by another root than that of the head size.
     query_scale: Option<f64>,
@@ -63,6 +64,7 @@ impl Attention {
             name: format!("blocks.{index}.attention"),
             head_size: config.head_size(),
             window: config.window(index),
+            score_cap: (config.score_cap > 0.0).then_some(config.score_cap),
             dropout: config.dropout,
             query_scale: (config.score_size() != config.head_size())
                 .then(|| (config.head_size() as f64 / config.score_size() as f64).sqrt()),
@@ -107,6 +109,7 @@ impl Attention {
             sequence,
             head_size: self.head_size,
             window: self.window,
+            score_cap: self.score_cap,
             dropout: self.dropout,
         };
         let out = self

@@ -50,6 +50,8 @@ impl GptConfig {
                 ("rope_base", self.rope_base, Numbers::Positive),
                 ("local_rope_base", self.local_rope_base, Numbers::Positive),
                 ("init_deviation", self.init_deviation, Numbers::Positive),
+                ("score_cap", self.score_cap, Numbers::NotNegative),
+                ("logit_cap", self.logit_cap, Numbers::NotNegative),
             ],
         )?;
         if self.heads.saturating_mul(self.head_size()) > MOST {

@@ -26,10 +26,15 @@ train::section! {
         pub qkv_bias: bool,
         /// Whether each head of queries and keys is normalised by its root mean square, with one gain for all heads, as in Qwen 3.
         pub qk_norm: bool,
-        /// Whether what attention and the MLP return is normalised before it is added to the residual, as in Gemma 3.
+        /// Whether what attention and the MLP return is normalised before it is added to the residual, as in Gemma 2 and 3.
         pub post_norms: bool,
         /// Attention's scores are divided by the root of this; 0 means the elements of a head.
         pub score_size: usize,
+        /// The bound that attention's scores approach, as in Gemma 2: score s becomes score_cap * tanh(s / score_cap). 0: they stay as
+        /// they are.
+        pub score_cap: f64,
+        /// The bound that logits approach in the same way. 0: they stay as they are.
+        pub logit_cap: f64,
         /// Width inside the MLP; 0 means 4 times the hidden size (GPT-2, GPT-NeoX), 8 times (Gemma), or 8/3 of it, rounded up to a
         /// multiple of 8 (Llama).
         pub mlp_hidden: usize,
@@ -64,8 +69,8 @@ train::section! {
         /// Tokens to which a token attends at most, its own and those right before it, as in Mistral: in the local blocks, or in
         /// all if `local_blocks` is 0. 0: all before it.
         pub sliding_window: usize,
-        /// Local blocks in front of each one that is not, as in Gemma 3, where it is 5: they have windows, and rotary positions
-        /// with `local_rope_base`, the others have `rope_base` and `rope_scaling`. 0: all blocks are alike.
+        /// Local blocks in front of each one that is not, as in Gemma 2, where it is 1, and Gemma 3, where it is 5: they have windows, and
+        /// rotary positions with `local_rope_base`, the others have `rope_base` and `rope_scaling`. 0: all blocks are alike.
         pub local_blocks: usize,
         /// Base of rotary positions in local blocks, which nothing stretches.
         pub local_rope_base: f64,
@@ -87,6 +92,8 @@ impl Default for GptConfig {
             qk_norm: false,
             post_norms: false,
             score_size: 0,
+            score_cap: 0.0,
+            logit_cap: 0.0,
             mlp_hidden: 0,
             activation: Activation::Family,
             parallel_residual: false,

@@ -83,6 +83,13 @@ impl Gpt {
         x.dropout("embedding", self.config.dropout, ids.columns())
     }
 
+    fn capped(&self, logits: DTensor) -> Result<DTensor> {
+        match self.config.logit_cap {
+            0.0 => Ok(logits),
+            cap => logits.scale(1.0 / cap)?.tanh()?.scale(cap),
+        }
+    }
+
     // Where the documents of its sequences start, if they hold several.
     fn documents(&self, input: &Input<'_>) -> Result<Option<Tensor>> {
         if let Some(starts) = input.get("documents") {
@@ -150,11 +157,9 @@ impl Model for Gpt {
         }
         let x = wires.take("x")?;
         if segment + 1 == self.num_segments() {
-            return Ok(Wires::of(
-                "logits",
-                self.head
-                    .forward(&self.norm.forward(&layers::newest(x)?)?)?,
-            ));
+            let normed = self.norm.forward(&layers::newest(x)?)?;
+            let logits = self.head.forward(&normed)?;
+            return Ok(Wires::of("logits", self.capped(logits)?));
         }
         let (attention, mlp) = &self.blocks[(segment - 1) / 2];
         let is_parallel = self.config.parallel_residual;

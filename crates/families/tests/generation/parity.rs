@@ -94,7 +94,7 @@ fn a_gemma_on_every_grid() {
 }
 
 #[test]
-fn a_gemma_3_on_every_grid() {
+fn a_gemma_2_and_3_on_every_grid() {
     let edits = [
         "model.family = \"gemma\"",
         "model.kv_heads = 4",
@@ -104,6 +104,8 @@ fn a_gemma_3_on_every_grid() {
         "model.local_blocks = 1",
         "model.sliding_window = 3",
         "model.local_rope_base = 100.0",
+        "model.score_cap = 0.7",
+        "model.logit_cap = 1.5",
         "training.precision = \"f32\"",
     ];
     on_every_grid(&edits);

@@ -23,6 +23,7 @@ params! {
         kv_heads: u64,
         head_size: u64,
         scale: f64,
+        score_cap: f64,
         key: RandomKey,
         global_heads: u64,
         global_sequence: u64,
@@ -77,6 +78,7 @@ impl AttentionSizes {
             kv_heads: shape.kv_heads as u64,
             head_size: shape.head_size as u64,
             scale: shape.scale,
+            score_cap: shape.score_cap.unwrap_or(0.0),
             tile_rows,
             tile_others,
             ..Zeroable::zeroed()

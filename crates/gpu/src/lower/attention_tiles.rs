@@ -102,13 +102,13 @@ const BARRIERS: u32 = 2 * 2 * 2 * 8;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Warps,
-    /// Without dropout, whose generator takes longer than the products.
+    /// Without dropout, whose generator takes longer than the products, and without a bound of scores.
     Warpgroups,
 }
 
 impl Unit {
     pub(super) fn of(shape: &AttentionShape, traits: &DeviceTraits) -> Self {
-        match traits.warpgroups && shape.dropout.is_none() {
+        match traits.warpgroups && shape.dropout.is_none() && shape.score_cap.is_none() {
             true => Unit::Warpgroups,
             false => Unit::Warps,
         }
@@ -123,8 +123,8 @@ impl Unit {
     }
 }
 
-/// The launch of `pass`. Its variants with dropout, and where a query meets a part of the keys before it because of
-/// `documents` or a window, are separate functions.
+/// The launch of `pass`. Its variants with dropout, and with parts, are separate functions: where a query meets a part of the keys
+/// before it because of `documents` or a window, or scores have a bound.
 pub(super) fn launch(
     pass: Pass,
     (shape, documents): (&AttentionShape, bool),
@@ -146,7 +146,7 @@ pub(super) fn launch(
             pass.shared_bytes_of_groups(head_size),
         ),
     };
-    let has_parts = documents || shape.closing_window().is_some();
+    let has_parts = documents || shape.closing_window().is_some() || shape.score_cap.is_some();
     let dropout = if shape.dropout.is_some() {
         "_dropout"
     } else {

@@ -349,6 +349,50 @@ fn windows_agree_on_matrix_units() {
     }
 }
 
+fn bounded(shape: AttentionShape, cap: f64) -> AttentionShape {
+    AttentionShape {
+        score_cap: Some(cap),
+        ..shape
+    }
+}
+
+#[test]
+fn bounds_of_scores_agree_on_plain_kernels() {
+    for (dtype, spacing) in FLOATS {
+        let check = |shape, lengths: &[usize]| check_documents(dtype, spacing, shape, 1, lengths);
+        // One that flattens most scores, and one that hardly bends any.
+        for cap in [0.2, 30.0] {
+            check(bounded(shape([2, 75, 2, 1, 20]), cap), &[]);
+            check(
+                bounded(windowed(dropped(shape([2, 37, 4, 2, 8])), 9), cap),
+                &[50, 3],
+            );
+        }
+        for cut in CUTS {
+            check(bounded(cut_shape(cut, [2, 1, 12]), 0.3), &[]);
+        }
+    }
+}
+
+#[test]
+fn bounds_of_scores_agree_on_matrix_units() {
+    for (dtype, spacing) in [(DType::Bf16, 7.9e-3), (DType::F16, 9.8e-4)] {
+        let check = |shape, lengths: &[usize]| check_documents(dtype, spacing, shape, 0, lengths);
+        for cap in [0.2, 30.0] {
+            check(bounded(shape([1, 230, 2, 1, 64]), cap), &[]);
+            check(
+                bounded(windowed(shape([1, 150, 2, 1, 128]), 77), cap),
+                &[50, 3],
+            );
+            check(bounded(dropped(shape([1, 140, 1, 1, 128])), cap), &[]);
+        }
+        for cut in CUTS {
+            check(bounded(cut_shape(cut, [2, 1, 64]), 0.3), &[]);
+            check(bounded(cut_shape(cut, [1, 1, 128]), 0.3), &[]);
+        }
+    }
+}
+
 #[test]
 fn blocks_of_keys_are_joined() {
     let [sequences, queries, heads] = [2, 37, 3];

@@ -55,13 +55,15 @@ pub struct AttentionShape {
     pub head_size: usize,
     /// Factor of the scores, usually 1 / sqrt(head_size).
     pub scale: f64,
+    /// The bound that scaled scores approach: score s becomes `cap * tanh(s / cap)`. More than 0. `None`: they stay as they are.
+    pub score_cap: Option<f64>,
     /// Dropout of the weights, if any.
     pub dropout: Option<AttentionDropout>,
 }
 
 impl AttentionShape {
     /// Causal self-attention of complete sequences of `sequence` tokens: each token attends to itself and to those before
-    /// it. The scale is 1 / sqrt(head_size), and there is no window and no dropout.
+    /// it. The scale is 1 / sqrt(head_size), and there is no window, no cap and no dropout.
     pub fn causal(
         sequences: usize,
         sequence: usize,
@@ -78,6 +80,7 @@ impl AttentionShape {
             kv_heads,
             head_size,
             scale: 1.0 / (head_size as f64).sqrt(),
+            score_cap: None,
             dropout: None,
         }
     }
@@ -146,7 +149,7 @@ impl AttentionShape {
     }
 }
 
-/// `out = softmax(scale * q k^T, causal) v`, head by head, with fp32 (or f64) inside.
+/// `out = softmax(scale * q k^T, causal) v`, head by head, with fp32 (or f64) inside; with a cap, of capped scores.
 ///
 /// With `documents` or a window, a query attends only to the keys of its own document and window: from
 /// [`AttentionShape::first_met`] on. One that meets no key held here has an output of 0, and the log-sum-exp -infinity.

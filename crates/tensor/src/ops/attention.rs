@@ -189,6 +189,13 @@ fn check(shape: &AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(
         let found = "a window of no keys";
         return Err(Error::invalid("attention", found, "at least one"));
     }
+    if let Some(cap) = shape
+        .score_cap
+        .filter(|cap| !(*cap > 0.0 && cap.is_finite()))
+    {
+        let found = format!("scores capped at {cap}");
+        return Err(Error::invalid("attention", found, "a number above 0"));
+    }
     if shape.keys == 0 && shape.queries > 0 {
         let found = format!("{} queries per sequence, and no key", shape.queries);
         return Err(Error::invalid("attention", found, "at least one key"));

@@ -659,6 +659,7 @@ fn attention(world: &mut World, step: &Step) -> Result<()> {
         kv_heads,
         head_size,
         scale: step.numbers[1],
+        score_cap: (step.small(4) > 3).then_some(step.numbers[0]),
         dropout,
     };
     if !step.fits() {

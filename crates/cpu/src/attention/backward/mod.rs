@@ -8,7 +8,7 @@ use super::{
     multiply::{Left, Multiply, Right},
     pack::{padded, panels, rows, unpack},
     place::{Head, Task},
-    softmax::{dot, gradients},
+    softmax::{cap_scores_with_slopes, dot, gradients},
 };
 use crate::element::{Element, Real};
 use crate::{lanes::Lanes, matmul::scratch::with_scratch, pool::Pool};
@@ -199,6 +199,7 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
     fn score_gradients(&mut self, head: &Queries<T>, values: &Rows<T::Acc>, piece: &Piece) {
         let (shape, columns) = (&self.args.shape, piece.keys.len());
         let mut keep = [T::Acc::ONE; BLOCK];
+        let mut slopes = [T::Acc::ONE; BLOCK];
         for row in piece.rows.clone() {
             let query = piece.start + row;
             let scores = &mut self.scratch.scores[row * BLOCK..][..columns];
@@ -219,14 +220,23 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
                 mask.factors(query, piece.keys.start, &mut keep[..columns]);
             }
             let keep = head.mask.map(|_| &keep[..columns]);
+            let cap = shape.score_cap.map(T::Acc::of);
+            if let Some(cap) = cap {
+                let slopes = &mut slopes[met.clone()];
+                cap_scores_with_slopes(&mut scores[met.clone()], slopes, cap);
+            }
             gradients(
                 scores,
                 d_scores,
                 keep,
-                met,
+                met.clone(),
                 values.log_sum_exp[row],
                 values.delta[row],
             );
+            if cap.is_some() {
+                let met = d_scores[met.clone()].iter_mut().zip(&slopes[met]);
+                met.for_each(|(d_score, slope)| *d_score *= *slope);
+            }
         }
     }
 

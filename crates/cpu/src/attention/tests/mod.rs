@@ -1,5 +1,6 @@
 //! The kernels against the definition, against finite differences, and against themselves on more threads.
 
+mod caps;
 mod documents;
 mod pieces;
 mod reference;

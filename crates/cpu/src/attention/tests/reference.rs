@@ -73,17 +73,21 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
+/// The score of a query on a key, and its derivative by the one before the cap.
+fn score(shape: &AttentionShape, values: &Values, at: [usize; 3], key: usize) -> (f64, f64) {
+    let q = &values.q[query_at(shape, at)..][..shape.head_size];
+    let k = &values.k[key_at(shape, [at[0], at[1], key])..][..shape.head_size];
+    let score = shape.scale * dot(q, k);
+    let Some(cap) = shape.score_cap else {
+        return (score, 1.0);
+    };
+    (cap * (score / cap).tanh(), (score / cap).cosh().powi(-2))
+}
+
 /// The weights before dropout of a query on the keys that it meets, and the logarithm of their sum.
-fn weights(
-    shape: &AttentionShape,
-    values: &Values,
-    at @ [sequence, head, query]: [usize; 3],
-) -> (Vec<f64>, f64) {
-    let size = shape.head_size;
-    let q = &values.q[query_at(shape, [sequence, head, query])..][..size];
-    let k = |key| &values.k[key_at(shape, [sequence, head, key])..][..size];
+fn weights(shape: &AttentionShape, values: &Values, at: [usize; 3]) -> (Vec<f64>, f64) {
     let scores: Vec<f64> = met(shape, values, at)
-        .map(|key| shape.scale * dot(q, k(key)))
+        .map(|key| score(shape, values, at, key).0)
         .collect();
     let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = scores.iter().map(|score| (score - largest).exp()).sum();
@@ -141,7 +145,8 @@ pub(super) fn backward(shape: &AttentionShape, values: &mut Values) {
             .collect();
         let mean = dot(&weights, &d_weights);
         for (index, key) in met(shape, values, at).enumerate() {
-            let d_score = shape.scale * weights[index] * (d_weights[index] - mean);
+            let (_, slope) = score(shape, values, at, key);
+            let d_score = shape.scale * slope * weights[index] * (d_weights[index] - mean);
             for (e, d_out) in d_out.iter().enumerate() {
                 values.d_v[j(key) + e] += weights[index] * keeps[index] * d_out;
                 values.d_q[i + e] += d_score * values.k[j(key) + e];

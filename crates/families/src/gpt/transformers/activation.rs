@@ -32,13 +32,13 @@ pub(super) fn read(settings: &Settings, key: &str, absent: Activation) -> Result
 }
 
 /// That of Llama and its kin. In configurations of Gemma, `gelu` stands for the tanh form, which some releases of the library
-/// transformers named in a setting of its own (its pull request 29402); Gemma 3 has that setting alone.
+/// transformers named in a setting of its own (its pull request 29402); Gemma 2 and 3 have that setting alone.
 ///
 /// # Errors
 /// As [`read`].
 pub(super) fn of_llama(settings: &Settings, family: GptFamily) -> Result<Activation> {
     let absent = family.design().activation;
-    if Kind::of(settings).is_gemma3() {
+    if Kind::of(settings).has_local_blocks() {
         settings.skip(&["hidden_act"]);
         return read(settings, "hidden_activation", absent);
     }

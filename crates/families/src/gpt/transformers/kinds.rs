@@ -1,6 +1,6 @@
 //! Models that are stored as Llama is, and what each kind adds.
 
-use crate::{GptConfig, GptFamily};
+use crate::{GptConfig, GptFamily, RopeScaling};
 use serde_json::Value;
 use train::{Error, Result, foreign::Settings};
 
@@ -15,6 +15,12 @@ pub(super) struct Kind {
     /// Elements of a head where no setting states them; 0 means the width divided by the heads.
     pub(super) head_size: usize,
     pub(super) windows: Windows,
+    /// The number of blocks from one that is not local to the next, where no setting says so; 0 if blocks are all alike.
+    pub(super) pattern: usize,
+    /// Whether local blocks have a base of rotary positions of their own.
+    pub(super) local_base: bool,
+    /// The bounds of scores and of logits where no setting states them; 0: none. `None` if the kind has no such bound.
+    pub(super) caps: [Option<f64>; 2],
     /// Whether the head is tied where no setting says so.
     pub(super) tied_head: bool,
 }
@@ -39,6 +45,9 @@ const LLAMA: Kind = Kind {
     post_norms: false,
     head_size: 0,
     windows: Windows::Never,
+    pattern: 0,
+    local_base: false,
+    caps: [None; 2],
     tied_head: false,
 };
 
@@ -76,21 +85,32 @@ const GEMMA: Kind = Kind {
 };
 
 /// With blocks of two kinds, of which the local ones have a window.
-pub(super) const GEMMA3: Kind = Kind {
-    model_type: "gemma3_text",
-    architecture: "Gemma3ForCausalLM",
-    qk_norm: true,
+const GEMMA2: Kind = Kind {
+    model_type: "gemma2",
+    architecture: "Gemma2ForCausalLM",
     post_norms: true,
     windows: Windows::Sized,
+    pattern: 2,
+    caps: [Some(50.0), Some(30.0)],
     ..GEMMA
 };
 
-const KINDS: [Kind; 6] = [LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA, GEMMA3];
+const GEMMA3: Kind = Kind {
+    model_type: "gemma3_text",
+    architecture: "Gemma3ForCausalLM",
+    qk_norm: true,
+    pattern: 6,
+    local_base: true,
+    caps: [None, Some(0.0)],
+    ..GEMMA2
+};
+
+const KINDS: [Kind; 7] = [LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA, GEMMA2, GEMMA3];
 
 impl Kind {
     /// Whether blocks may be local, and scores divided by another root than that of the head size.
-    pub(super) fn is_gemma3(&self) -> bool {
-        self.model_type == GEMMA3.model_type
+    pub(super) fn has_local_blocks(&self) -> bool {
+        self.pattern > 0
     }
 
     /// The one that settings name.
@@ -130,28 +150,49 @@ impl Kind {
                 _ => refuse("qkv_bias", "true".into()),
             }
         })?;
-        // Of Gemma 3, only local blocks have windows.
-        let is_gemma3 = kind.is_gemma3();
+        // Where blocks may be local, only those have windows.
+        let may_be_local = kind.has_local_blocks();
         let windows_of_all = has_windows && config.local_blocks == 0;
+        let local_alone = may_be_local && config.local_blocks > 0 && !kind.local_base;
         let refused = [
             (
                 "sliding_window",
-                config.sliding_window,
+                config.sliding_window.to_string(),
                 !takes_windows(kind),
             ),
             (
                 "local_blocks",
-                config.local_blocks,
-                is_gemma3 && windows_of_all || !is_gemma3 && config.local_blocks != 0,
+                config.local_blocks.to_string(),
+                may_be_local && windows_of_all || !may_be_local && config.local_blocks != 0,
+            ),
+            (
+                "local_rope_base",
+                config.local_rope_base.to_string(),
+                local_alone && config.local_rope_base != config.rope_base,
+            ),
+            (
+                "rope_scaling",
+                config.rope_scaling.to_string(),
+                local_alone && config.rope_scaling != RopeScaling::None,
             ),
             (
                 "score_size",
-                config.score_size(),
-                config.score_size() != config.head_size() && !is_gemma3,
+                config.score_size().to_string(),
+                config.score_size() != config.head_size() && !may_be_local,
+            ),
+            (
+                "score_cap",
+                config.score_cap.to_string(),
+                config.score_cap != 0.0 && kind.caps[0].is_none(),
+            ),
+            (
+                "logit_cap",
+                config.logit_cap.to_string(),
+                config.logit_cap != 0.0 && kind.caps[1].is_none(),
             ),
         ];
         match refused.into_iter().find(|(.., is_refused)| *is_refused) {
-            Some((key, found, _)) => Err(refuse(key, found.to_string())),
+            Some((key, found, _)) => Err(refuse(key, found)),
             None => Ok(kind),
         }
     }

@@ -1,4 +1,4 @@
-//! Llama, Mistral, Qwen 2, Qwen 3, Gemma and Gemma 3, whose matrices are stored as out x in.
+//! Llama, Mistral, Qwen 2, Qwen 3, and Gemma 1 to 3, whose matrices are stored as out x in.
 
 use super::{
     Places, activation, base, config,
@@ -27,9 +27,9 @@ pub(crate) const LLAMA_FORMAT: LlamaFormat = LlamaFormat {
     model_types: &["llama", "mistral", "qwen2", "qwen3"],
 };
 
-/// `model_type` = `gemma` or `gemma3_text`.
+/// `model_type` = `gemma`, `gemma2` or `gemma3_text`.
 pub(crate) const GEMMA_FORMAT: LlamaFormat = LlamaFormat {
-    model_types: &["gemma", "gemma3_text"],
+    model_types: &["gemma", "gemma2", "gemma3_text"],
 };
 
 impl Format for LlamaFormat {
@@ -44,11 +44,8 @@ impl Format for LlamaFormat {
         settings.only("rope_interleaved", &[json!(false)])?;
         settings.only("use_bidirectional_attention", &[json!(false)])?;
         let kind = Kind::of(settings);
-        let (local, rotary) = match kind.is_gemma3() {
-            true => {
-                let [local, others] = rope::read_both(settings)?;
-                (Local::of(settings, local.base)?, others)
-            }
+        let (local, rotary) = match kind.has_local_blocks() {
+            true => Local::of(settings, kind)?,
             false => (Local::alike(settings)?, rope::read(settings, &rope::LLAMA)?),
         };
         let heads = settings.size("num_attention_heads")?;
@@ -65,6 +62,8 @@ impl Format for LlamaFormat {
             qk_norm: kind.qk_norm,
             post_norms: kind.post_norms,
             score_size: local.score_size,
+            score_cap: local.caps[0],
+            logit_cap: local.caps[1],
             mlp_hidden: settings.size("intermediate_size")?,
             activation: activation::of_llama(settings, kind.family)?,
             context: settings.size("max_position_embeddings")?,

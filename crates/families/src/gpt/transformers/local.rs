@@ -1,19 +1,16 @@
-//! What settings say of windows in attention; and of the blocks of Gemma 3, most of which are local: only they have a window, and
-//! their rotary positions a base of their own.
+//! What settings say of windows in attention; of the local blocks of Gemma 2 and 3: only they have a window, and those of Gemma 3
+//! rotary positions with a base of their own; and of the bounds of scores and logits.
 
 use super::{
     kinds::{Kind, Windows},
-    rope,
+    rope::{self, Rotary},
 };
-use crate::GptConfig;
+use crate::{GptConfig, RopeScaling};
 use serde_json::{Map, Value, json};
 use train::{Result, foreign::Settings};
 
 /// The words for the two kinds of blocks.
 const KINDS: [&str; 2] = ["sliding_attention", "full_attention"];
-
-/// The number of blocks from one that is not local to the next, where no setting says so.
-const PATTERN: usize = 6;
 
 /// The window where settings have no word of it.
 const WINDOW: usize = 4096;
@@ -31,6 +28,8 @@ pub(super) struct Local {
     pub(super) base: f64,
     /// [`GptConfig::score_size`].
     pub(super) score_size: usize,
+    /// [`GptConfig::score_cap`] and [`GptConfig::logit_cap`].
+    pub(super) caps: [f64; 2],
 }
 
 impl Local {
@@ -42,32 +41,69 @@ impl Local {
         Ok(Local {
             window: window_of_all(settings)?,
             blocks: 0,
-            base: 10_000.0,
+            base: GptConfig::default().local_rope_base,
             score_size: 0,
+            caps: [0.0; 2],
         })
     }
 
-    /// That of settings of Gemma 3, whose local blocks have this base.
+    /// That of settings of Gemma 2 or 3, and the rotary positions of the blocks that are not local.
     ///
     /// # Errors
-    /// [`Error::Foreign`](train::Error::Foreign) for kinds of blocks that do not repeat, and for scores that are capped.
-    pub(super) fn of(settings: &Settings, base: f64) -> Result<Local> {
-        for key in ["attn_logit_softcapping", "final_logit_softcapping"] {
-            settings.only(key, &[Value::Null])?;
-        }
+    /// [`Error::Foreign`](train::Error::Foreign) for kinds of blocks that do not repeat, for bounds that are not above 0, and for
+    /// local blocks whose rotary positions are stretched.
+    pub(super) fn of(settings: &Settings, kind: &Kind) -> Result<(Local, Rotary)> {
         // What the library notes for itself, beside the list of kinds.
         settings.skip(&["_sliding_window_pattern"]);
         let pattern = settings.size_or_none("sliding_window_pattern")?;
-        let pattern = pattern.unwrap_or(PATTERN).max(1);
+        let pattern = pattern.unwrap_or(kind.pattern).max(1);
         let (blocks, window) = (blocks(settings, pattern - 1)?, window(settings)?);
-        Ok(Local {
+        let (base, others) = bases(settings, kind, blocks)?;
+        let local = Local {
             window: window.filter(|_| blocks > 0).unwrap_or(0),
             blocks,
             base,
             score_size: settings
                 .size_or_none("query_pre_attn_scalar")?
                 .unwrap_or(256),
-        })
+            caps: [cap(settings, kind, 0)?, cap(settings, kind, 1)?],
+        };
+        Ok((local, others))
+    }
+}
+
+// The base of local blocks, and the rotary positions of the others.
+fn bases(settings: &Settings, kind: &Kind, blocks: usize) -> Result<(f64, Rotary)> {
+    if kind.local_base {
+        let [local, others] = rope::read_both(settings)?;
+        return Ok((local.base, others));
+    }
+    let all = rope::read(settings, &rope::LLAMA)?;
+    match all.scaling {
+        _ if blocks == 0 => Ok((GptConfig::default().local_rope_base, all)),
+        RopeScaling::None => Ok((all.base, all)),
+        _ => Err(settings.refuse(format!(
+            "found stretched rotary positions of {}, needs rope_type = \"default\"",
+            KINDS[0]
+        ))),
+    }
+}
+
+/// The settings of the bounds of scores and of logits.
+const CAPS: [&str; 2] = ["attn_logit_softcapping", "final_logit_softcapping"];
+
+// One of the two; 0 if there is none.
+fn cap(settings: &Settings, kind: &Kind, index: usize) -> Result<f64> {
+    let key = CAPS[index];
+    let Some(unstated) = kind.caps[index] else {
+        settings.only(key, &[Value::Null])?;
+        return Ok(0.0);
+    };
+    let none = if settings.states(key) { 0.0 } else { unstated };
+    let found = settings.get(key).is_some();
+    match settings.number_or(key, none)? {
+        cap if cap > 0.0 || !found => Ok(cap),
+        cap => Err(settings.refuse(format!("found {key} = {cap}, needs null, or more than 0"))),
     }
 }
 
@@ -156,21 +192,20 @@ fn blocks(settings: &Settings, stated: usize) -> Result<usize> {
 
 /// The settings of a model of this kind. One without windows has them as long as its context.
 pub(super) fn written(kind: &Kind, config: &GptConfig) -> Map<String, Value> {
-    let is_local = |block| match kind.is_gemma3() {
+    let is_local = |block| match kind.has_local_blocks() {
         true => config.is_local(block),
         false => config.window(block).is_some(),
     };
     let word = |block| KINDS[usize::from(!is_local(block))];
     let kinds: Vec<&str> = (0..config.layers).map(word).collect();
     let window = (config.sliding_window > 0).then_some(config.sliding_window);
-    let keys = match kind.windows {
-        _ if kind.is_gemma3() => json!({
+    let mut keys = super::object(match kind.windows {
+        _ if kind.has_local_blocks() => json!({
             "hidden_activation": super::activation::written(config),
             "layer_types": kinds,
             "query_pre_attn_scalar": config.score_size(),
             "sliding_window": window.unwrap_or(config.context),
             "sliding_window_pattern": config.local_blocks + 1,
-            rope::LOCAL_BASE: config.local_rope_base,
         }),
         Windows::Never => json!({}),
         Windows::Sized => json!({ "sliding_window": window }),
@@ -180,6 +215,16 @@ pub(super) fn written(kind: &Kind, config: &GptConfig) -> Map<String, Value> {
             "sliding_window": window,
             "use_sliding_window": window.is_some(),
         }),
-    };
-    super::object(keys)
+    });
+    let caps = [config.score_cap, config.logit_cap];
+    for (index, key) in CAPS.into_iter().enumerate() {
+        if kind.caps[index].is_some() {
+            let cap = Some(caps[index]).filter(|cap| *cap > 0.0);
+            keys.insert(key.into(), json!(cap));
+        }
+    }
+    if kind.local_base {
+        keys.insert(rope::LOCAL_BASE.into(), json!(config.local_rope_base));
+    }
+    keys
 }

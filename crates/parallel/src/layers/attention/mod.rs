@@ -30,6 +30,8 @@ pub struct AttentionOptions {
     pub head_size: usize,
     /// The keys to which a query attends at most, its own and those right before it; `None`: all before it.
     pub window: Option<usize>,
+    /// The bound that scores approach: score s becomes `cap * tanh(s / cap)`; `None`: they stay as they are.
+    pub score_cap: Option<f64>,
     /// Fraction of attention weights dropped in training.
     pub dropout: f64,
 }
@@ -49,8 +51,8 @@ pub struct AttentionOptions {
 /// document.
 /// # Errors
 /// [`Error::Invalid`] if the features are not a whole number of heads on every rank, the tokens not a whole number of
-/// sequences, the query heads not a multiple of the others, the window 0, or `k`, `v` and `documents` of other sizes, and for a dropout of
-/// 1 or more; those of the collectives.
+/// sequences, the query heads not a multiple of the others, the window 0, the cap not above 0, or `k`, `v` and `documents` of other sizes,
+/// and for a dropout of 1 or more; those of the collectives.
 pub fn attention(
     options: &AttentionOptions,
     q: &DTensor,
@@ -150,6 +152,7 @@ fn local_shape(options: &AttentionOptions, q: &DTensor, k: &DTensor) -> Result<A
     let heads = [of_q / head_size, of_k / head_size, head_size];
     Ok(AttentionShape {
         window: options.window,
+        score_cap: options.score_cap,
         dropout,
         ..AttentionShape::causal(rows / sequence, sequence, heads)
     })

@@ -51,7 +51,7 @@ pub(in super::super) fn gpt2(
             keys: heads,
             size: width / heads,
         };
-        let met = attention([&part(0), &part(1), &part(2)], shape, None);
+        let met = attention([&part(0), &part(1), &part(2)], shape, None, None);
         add(
             &mut x,
             &linear(&met, &format!("{block}attn.c_proj"), width)?,

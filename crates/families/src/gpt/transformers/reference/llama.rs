@@ -2,7 +2,7 @@
 
 use super::{
     Source,
-    loops::{Heads, activation, add, attention, matmul, rms_norm},
+    loops::{Heads, activation, add, attention, capped, matmul, rms_norm},
     rotary::{angles, rotate},
 };
 use crate::gpt::transformers::rope;
@@ -11,8 +11,9 @@ use train::{Result, checkpoint::foreign::PlainFolder, foreign::Settings};
 
 /// Touvron et al., 2023 (arXiv 2302.13971): as GPT-2, with RMSNorm, rotary positions and SwiGLU. Mistral has windows, Qwen 2 adds biases, and Qwen 3
 /// (arXiv 2505.09388) an RMSNorm of each head of queries and keys before they turn. Gemma (arXiv 2403.08295) multiplies the
-/// embedding by the root of the width, normed rows by 1 + gain, and has GELU in place of SiLU. Gemma 3 (arXiv 2503.19786, section 2)
-/// norms what attention and the MLP return, and most of its blocks turn heads by another base.
+/// embedding by the root of the width, normed rows by 1 + gain, and has GELU in place of SiLU. Gemma 2 (arXiv 2408.00118, section 2)
+/// norms what attention and the MLP return, bounds scores and logits, and has windows in every other block. Of Gemma 3
+/// (arXiv 2503.19786, section 2), most blocks have windows, and these turn heads by another base.
 pub(in super::super) fn llama(
     settings: &Settings,
     tensors: &PlainFolder,
@@ -21,7 +22,8 @@ pub(in super::super) fn llama(
     let kind = settings.get("model_type").and_then(Value::as_str);
     let is = |other: &str| kind == Some(other);
     let is_gemma3 = is("gemma3_text");
-    let is_gemma = is("gemma") || is_gemma3;
+    let is_later_gemma = is("gemma2") || is_gemma3;
+    let is_gemma = is("gemma") || is_later_gemma;
     let width = settings.size("hidden_size")?;
     let queries = settings.size("num_attention_heads")?;
     let shape = Heads {
@@ -54,32 +56,41 @@ pub(in super::super) fn llama(
     let kinds = settings.get("layer_types").and_then(Value::as_array);
     let pattern = settings
         .size_or_none("sliding_window_pattern")?
-        .unwrap_or(6);
+        .unwrap_or(if is_gemma3 { 6 } else { 2 });
     let is_qwen = is("qwen2") || is("qwen3");
     let first_of_qwen = settings.size_or_none("max_window_layers")?.unwrap_or(28);
     let is_local = |block: usize| match kinds.and_then(|kinds| kinds.get(block)) {
         Some(kind) => kind == "sliding_attention",
-        None if is_gemma3 => !(block + 1).is_multiple_of(pattern),
+        None if is_later_gemma => !(block + 1).is_multiple_of(pattern),
         None => !is_qwen || block >= first_of_qwen,
     };
     // Jiang et al., 2023 (arXiv 2310.06825, section 2): a token attends to the last tokens up to its own.
     let has_windows = match is_qwen {
         true => settings.flag_or("use_sliding_window", false)?,
-        false => is_gemma3 || is("mistral"),
+        false => is_later_gemma || is("mistral"),
     };
     let window = settings.size_or_none("sliding_window")?;
+    let unstated = is("gemma2") && !settings.states("sliding_window");
+    let window = window.or(unstated.then_some(4096));
     let window = window.filter(|_| has_windows);
+    let cap = |key: &str, of_gemma2: f64| {
+        let unstated = is("gemma2") && !settings.states(key);
+        let cap = settings.number_or(key, if unstated { of_gemma2 } else { 0.0 })?;
+        Ok::<_, train::Error>((cap != 0.0).then_some(cap))
+    };
+    let score_cap = cap("attn_logit_softcapping", 50.0)?;
+    let logit_cap = cap("final_logit_softcapping", 30.0)?;
     // Queries are divided by this, and scores by the root of the head size.
-    let divisor = match is_gemma3 {
+    let divisor = match is_later_gemma {
         true => (settings.number_or("query_pre_attn_scalar", 256.0)? / shape.size as f64).sqrt(),
         false => 1.0,
     };
-    let function = match is_gemma3 {
+    let function = match is_later_gemma {
         true => "hidden_activation",
         false => "hidden_act",
     };
     let function = activation(match settings.get(function).and_then(Value::as_str) {
-        None if is_gemma3 => "gelu_pytorch_tanh",
+        None if is_later_gemma => "gelu_pytorch_tanh",
         // The tanh form is what releases of Gemma mean by this name.
         None | Some("gelu") if is("gemma") => "gelu_pytorch_tanh",
         name => name.unwrap_or("silu"),
@@ -118,14 +129,14 @@ pub(in super::super) fn llama(
         rotate(&mut q, shape.queries, angles);
         rotate(&mut k, shape.keys, angles);
         let window = window.filter(|_| is_local(block_number));
-        let met = attention([&q, &k, &v], shape, window);
+        let met = attention([&q, &k, &v], shape, window, score_cap);
         let mut attended = linear(&met, &format!("{block}self_attn.o_proj"))?;
-        if is_gemma3 {
+        if is_later_gemma {
             attended = norm(&attended, &format!("{block}post_attention_layernorm"))?;
         }
         add(&mut x, &attended);
         outputs.push(x.clone());
-        let before = match is_gemma3 {
+        let before = match is_later_gemma {
             true => "pre_feedforward_layernorm",
             false => "post_attention_layernorm",
         };
@@ -136,7 +147,7 @@ pub(in super::super) fn llama(
             *gate = function(*gate) * up;
         }
         let mut inner = linear(&inner, &format!("{block}mlp.down_proj"))?;
-        if is_gemma3 {
+        if is_later_gemma {
             inner = norm(&inner, &format!("{block}post_feedforward_layernorm"))?;
         }
         add(&mut x, &inner);
@@ -147,6 +158,8 @@ pub(in super::super) fn llama(
         true => source.read("embed_tokens.weight")?,
         false => source.read_whole("lm_head.weight")?,
     };
-    outputs.push(matmul(&normed, &head, width, None));
+    let mut logits = matmul(&normed, &head, width, None);
+    logits.iter_mut().for_each(|x| *x = capped(*x, logit_cap));
+    outputs.push(logits);
     Ok(outputs)
 }

@@ -113,8 +113,18 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + rest.map(|(x, y)| x * y).sum::<f64>()
 }
 
-/// Causal attention, one query at a time, on no more than `window` keys.
-pub(super) fn attention([q, k, v]: [&[f64]; 3], heads: Heads, window: Option<usize>) -> Vec<f64> {
+/// Below the bound `cap`: x becomes cap * tanh(x / cap).
+pub(super) fn capped(x: f64, cap: Option<f64>) -> f64 {
+    cap.map_or(x, |cap| cap * (x / cap).tanh())
+}
+
+/// Causal attention, one query at a time, on no more than `window` keys, with scores below `cap`.
+pub(super) fn attention(
+    [q, k, v]: [&[f64]; 3],
+    heads: Heads,
+    window: Option<usize>,
+    cap: Option<f64>,
+) -> Vec<f64> {
     let Heads {
         queries,
         keys,
@@ -128,7 +138,7 @@ pub(super) fn attention([q, k, v]: [&[f64]; 3], heads: Heads, window: Option<usi
             let own = head / (queries / keys) * size;
             let query = &q[place * wide + head * size..][..size];
             let of = |other: usize| other * narrow + own..other * narrow + own + size;
-            let score = |other: usize| scale * dot(query, &k[of(other)]);
+            let score = |other: usize| capped(scale * dot(query, &k[of(other)]), cap);
             let first = window.map_or(0, |window| (place + 1).saturating_sub(window));
             let scores: Vec<f64> = (first..=place).map(score).collect();
             let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);

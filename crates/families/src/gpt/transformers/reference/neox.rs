@@ -59,7 +59,7 @@ pub(in super::super) fn neox(
         let (mut q, mut k, v) = (part(0), part(1), part(2));
         rotate(&mut q, heads, &angles);
         rotate(&mut k, heads, &angles);
-        let met = attention([&q, &k, &v], shape, None);
+        let met = attention([&q, &k, &v], shape, None, None);
         let mut sum = x.clone();
         add(&mut sum, &linear(&met, &format!("{block}attention.dense"))?);
         // Where the MLP reads what attention has read, that is handed on too.
