@@ -15,6 +15,7 @@ use train::{
     data::Tokenizer,
     foreign::{ExportOptions, ForeignModel, Proof, export, import, prove},
     generate::described,
+    trainer::Weights,
 };
 
 const MODELS: [&str; 11] = [
@@ -707,6 +708,163 @@ fn weights_of_another_model_are_refused() {
     let report = report.unwrap_err();
     assert!(
         report.contains("has shape [67, 32], the model needs [67, 16]"),
+        "{report}"
+    );
+}
+
+// What an export says, or nothing if it succeeds.
+const MEGATRON: [(&str, &str); 4] = [
+    ("megatron_llama", ""),
+    ("megatron_gpt", ""),
+    // No kind of model there has norms of heads and biases of queries, keys and values, or heads that together are wider than itself.
+    ("megatron_rope", "model.qk_norm"),
+    ("megatron_newer", "model.head_size"),
+];
+
+#[test]
+fn a_checkpoint_of_megatron_becomes_a_folder_of_transformers() {
+    for (name, refused) in MEGATRON {
+        let temporary = tempfile::tempdir().unwrap();
+        let foreign = open(&fixture(name)).unwrap();
+        let proof = proved(&foreign).unwrap();
+        assert!(
+            proof.difference < 1e-12 && proof.segments == 6,
+            "{name}: {proof:?}"
+        );
+        // The run's folder names its newest checkpoint.
+        assert!(foreign.folder().ends_with("iter_0000007"));
+        let reader = imported(&foreign, &temporary.path().join("checkpoints"));
+        let out = temporary.path().join("transformers");
+        if !refused.is_empty() {
+            let report = exported(&reader, &out, PLAIN).unwrap_err();
+            assert!(report.contains(refused), "{report}");
+            continue;
+        }
+        exported(&reader, &out, PLAIN).unwrap();
+        let other = open(&out).unwrap();
+        for parameter in foreign.names() {
+            let shape = foreign.shape(&parameter).unwrap();
+            let read = |model: &ForeignModel| {
+                let whole = IndexBox::full(&shape);
+                model.read(&parameter, &shape, &whole).unwrap()
+            };
+            assert!(read(&foreign) == read(&other), "{name}: {parameter}");
+        }
+    }
+}
+
+// Bytes, and others in their place.
+type Patch = (&'static [u8], &'static [u8]);
+
+// A copy of a checkpoint of Megatron, with some bytes replaced by as many others wherever they are in a file.
+fn patched(name: &str, file: &str, (old, new): Patch) -> tempfile::TempDir {
+    assert_eq!(old.len(), new.len());
+    let copy = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(fixture(name).join("iter_0000007")).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = fs::read(&path).unwrap();
+        if path.file_name().is_some_and(|name| name == file) {
+            let places = 0..(bytes.len() + 1).saturating_sub(old.len());
+            let places: Vec<usize> = places.filter(|at| bytes[*at..].starts_with(old)).collect();
+            assert!(!places.is_empty());
+            for at in places {
+                bytes[at..at + new.len()].copy_from_slice(new);
+            }
+        }
+        fs::write(copy.path().join(path.file_name().unwrap()), bytes).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn what_megatron_cannot_have_written_is_refused_by_name() {
+    type Case = (&'static str, &'static str, Patch, &'static str);
+    let cases: [Case; 9] = [
+        (
+            "megatron_llama",
+            "common.pt",
+            (b"RMSNorm", b"BIGNorm"),
+            "found position_embedding_type = rope, normalization = BIGNorm, swiglu = true, add_bias_linear = false",
+        ),
+        (
+            "megatron_llama",
+            "common.pt",
+            (b"vanilla", b"learnt_"),
+            "found softmax_type = \"learnt_\", needs \"vanilla\"",
+        ),
+        (
+            "megatron_gpt",
+            "common.pt",
+            (b"kv_channels", b"kv_chanelss"),
+            "found no kv_channels, needs a whole number",
+        ),
+        (
+            "megatron_gpt",
+            "common.pt",
+            (b"argparse\nNamespace", b"argparse\tNamespace"),
+            "data.pkl is no pickle of data",
+        ),
+        (
+            "megatron_gpt",
+            ".metadata",
+            (b"__0_1.distcp", b"../1x.distcp"),
+            "found the file \"../1x.distcp\", needs the name of a file in this folder",
+        ),
+        (
+            "megatron_gpt",
+            ".metadata",
+            (b"__0_1.distcp", b"__9_9.distcp"),
+            "__9_9.distcp does not exist",
+        ),
+        (
+            "megatron_gpt",
+            ".metadata",
+            (b"linear_proj.bias", b"linear_prof.bias"),
+            "found no tensor decoder.layers.0.self_attention.linear_proj.bias, which the model has",
+        ),
+        (
+            "megatron_gpt",
+            ".metadata",
+            (b"TensorStorageMetadata", b"TensorStoredMetadatas"),
+            "found no tensor",
+        ),
+        (
+            "megatron_rope",
+            ".metadata",
+            (b"bfloat16", b"bfloat17"),
+            "found elements of torch.bfloat17",
+        ),
+    ];
+    for (name, file, bytes, needed) in cases {
+        let folder = patched(name, file, bytes);
+        let found = open(folder.path()).err().map(|error| error.to_string());
+        let found = found.unwrap_or_default();
+        assert!(found.contains(needed), "{file}: {found}, needs {needed}");
+    }
+    // A chunk that says otherwise than the list is found when it is read.
+    let folder = patched(
+        "megatron_gpt",
+        "__0_0.distcp",
+        (b"_rebuild_tensor_v2", b"_rebuild_tensor_v9"),
+    );
+    let foreign = open(folder.path()).unwrap();
+    let faults = foreign.names().into_iter().filter_map(|name| {
+        let shape = foreign.shape(&name)?;
+        foreign.read(&name, &shape, &IndexBox::full(&shape)).err()
+    });
+    let faults: Vec<String> = faults.map(|fault| fault.to_string()).collect();
+    assert!(
+        faults.len() > 1 && faults[0].contains("found an object that is no plain tensor"),
+        "{faults:?}"
+    );
+    // And one that is cut short at once.
+    let folder = patched("megatron_gpt", "__0_0.distcp", (b"", b""));
+    let path = folder.path().join("__0_0.distcp");
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(60_000).unwrap();
+    let report = open(folder.path()).unwrap_err().to_string();
+    assert!(
+        report.contains("found 60000 bytes, needs the chunk of"),
         "{report}"
     );
 }

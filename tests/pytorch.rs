@@ -228,6 +228,31 @@ fn check(name: &str) {
     }
 }
 
+/// Logits of Megatron-LM for its own checkpoint (tests/fixtures/make_megatron.py).
+fn check_megatron(name: &str) {
+    let text = std::fs::read_to_string(folder(name).join("expected.json")).unwrap();
+    let expected: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let ids: Vec<u32> = serde_json::from_value(expected["tokens"].clone()).unwrap();
+    let theirs: Vec<Vec<f64>> = serde_json::from_value(expected["logits"].clone()).unwrap();
+    // In f32, whatever the checkpoint has; rows of a batch are alike.
+    let config = settings(&foreign(name), Precision::F32);
+    let ours = logits(config, foreign(name), ids.repeat(3));
+    let apart = largest_difference(&ours, &theirs.concat().repeat(3));
+    assert!(apart < 1e-5, "{name}: logits differ by {apart:.1e}");
+}
+
+#[test]
+fn megatrons_checkpoints_give_its_logits() {
+    for name in [
+        "megatron_llama",
+        "megatron_gpt",
+        "megatron_rope",
+        "megatron_newer",
+    ] {
+        check_megatron(name);
+    }
+}
+
 #[test]
 fn gpt2_gives_pytorchs_losses_and_gradients() {
     check("gpt2");

@@ -30,10 +30,12 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
 #[allow(dead_code, reason = "each program of the fuzzer runs one")]
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 20] = [
+    ("arguments", arguments),
     ("checkpoint", checkpoint),
     ("compressed", compressed),
     ("config", config),
+    ("distributed", distributed),
     ("foreign", foreign),
     ("index", index),
     ("machine", machine),
@@ -140,6 +142,41 @@ fn read_foreign(files: &[(&str, &[u8])]) {
             let shape = foreign.shape(&name).expect("a parameter's shape");
             let read = foreign.read(&name, &shape, &IndexBox::full(&shape));
             assert!(read.is_ok(), "{name}: {read:?}");
+        }
+    });
+}
+
+/// The list of the chunks of a Megatron checkpoint, beside whole arguments and chunks.
+pub fn distributed(bytes: &[u8]) {
+    let common = include_bytes!("../fixtures/megatron_llama/iter_0000007/common.pt");
+    read_megatron(bytes, common);
+}
+
+/// The arguments of a Megatron checkpoint, beside a whole list and chunks.
+pub fn arguments(bytes: &[u8]) {
+    let list = include_bytes!("../fixtures/megatron_llama/iter_0000007/.metadata");
+    read_megatron(list, bytes);
+}
+
+fn read_megatron(list: &[u8], common: &[u8]) {
+    with_folder(|folder| {
+        macro_rules! chunks {
+            ($($name:literal)*) => {
+                [$(($name, &include_bytes!(concat!("../fixtures/megatron_llama/iter_0000007/", $name))[..])),*]
+            };
+        }
+        let chunks = chunks!("__0_0.distcp" "__0_1.distcp" "__1_0.distcp" "__1_1.distcp");
+        let own = [(".metadata", list), ("common.pt", common)];
+        let files = own.into_iter().chain(chunks);
+        for (name, bytes) in files {
+            fs::write(folder.join(name), bytes).expect("the checkpoint's file");
+        }
+        let opened = ForeignModel::open(folder, &families::families(), Ok::<_, train::Error>);
+        let Ok(foreign) = opened else { return };
+        // Chunks are looked at when they are read.
+        for name in foreign.names() {
+            let shape = foreign.shape(&name).expect("a parameter's shape");
+            let _ = foreign.read(&name, &shape, &IndexBox::full(&shape));
         }
     });
 }

@@ -40,7 +40,7 @@ impl Initial {
         let reader = match Reader::open(&path) {
             Err(Error::NoCheckpoint { .. }) => {
                 return Err(Failure::usage(format!(
-                    "--init-from {}: found neither a checkpoint nor a config.json",
+                    "--init-from {}: found neither a checkpoint nor another program's model (config.json, or .metadata)",
                     path.display()
                 )));
             }

@@ -68,7 +68,7 @@ const EXCEPT: [(&str, &str); 16] = [
         "times that are measured, and decide nothing",
     ),
     (
-        "families/src/gpt/transformers/reference/loops.rs",
+        "families/src/gpt/foreign/reference/loops.rs",
         "a proof, which no job runs",
     ),
 ];

@@ -224,9 +224,9 @@ pub trait Family: Send + Sync {
         None
     }
 
-    /// How the library transformers stores its models, if it does.
-    fn format(&self) -> Option<Arc<dyn Format>> {
-        None
+    /// How other programs store its models. The first is written too, as the library transformers does it.
+    fn formats(&self) -> Vec<Arc<dyn Format>> {
+        Vec::new()
     }
 }
 
@@ -286,18 +286,19 @@ impl Families {
 
     /// How models with that `model_type` are stored, if a family says so.
     pub fn format(&self, model_type: &str) -> Option<Arc<dyn Format>> {
-        let mut formats = self.0.iter().filter_map(|family| family.format());
+        let mut formats = self.0.iter().flat_map(|family| family.formats());
         formats.find(|format| format.model_types().contains(&model_type))
     }
 
-    /// How the models of a family are stored, if it says so.
+    /// How the models of a family are written for other programs, if it says so.
     pub fn format_of(&self, family: &str) -> Option<Arc<dyn Format>> {
-        self.find(Some(family)).ok()?.format()
+        let formats = self.find(Some(family)).ok()?.formats();
+        formats.into_iter().next()
     }
 
     /// All values of `model_type` that can be read.
     pub fn model_types(&self) -> Vec<&'static str> {
-        let formats = self.0.iter().filter_map(|family| family.format());
+        let formats = self.0.iter().flat_map(|family| family.formats());
         formats
             .flat_map(|format| format.model_types().to_vec())
             .collect()

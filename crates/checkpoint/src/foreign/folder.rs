@@ -1,5 +1,6 @@
-//! A folder with full tensors, in one safetensors file or in several with an index.
+//! A folder with full tensors, in one safetensors file, in several with an index, or in chunks.
 
+use super::Distributed;
 use crate::{Error, PlainFile, Result, TensorInfo};
 use grid::IndexBox;
 use hal::files;
@@ -20,14 +21,36 @@ const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
 const MOST_INDEX_BYTES: u64 = 256 << 20;
 
 /// The tensors of a model in a folder: those of `model.safetensors`, or of the files that `model.safetensors.index.json`
-/// lists, as the library transformers writes them. Perhaps with those of another file, and with products of low rank that are
-/// added to some.
+/// lists, as the library transformers writes them; or those of a [distributed checkpoint](Distributed). Perhaps with those of another
+/// file, and with products of low rank that are added to some.
 #[derive(Debug)]
 pub struct PlainFolder {
     path: PathBuf,
-    files: Vec<PlainFile>,
+    files: Vec<Part>,
     places: BTreeMap<String, usize>,
     added: BTreeMap<String, LowRank>,
+}
+
+#[derive(Debug)]
+enum Part {
+    File(PlainFile),
+    Distributed(Distributed),
+}
+
+impl Part {
+    fn info(&self, name: &str) -> Result<TensorInfo> {
+        match self {
+            Part::File(file) => file.info(name),
+            Part::Distributed(checkpoint) => checkpoint.info(name),
+        }
+    }
+
+    fn read_f64(&self, name: &str, shape: &[usize], index: &IndexBox) -> Result<Vec<f64>> {
+        match self {
+            Part::File(file) => file.read_f64(name, shape, index),
+            Part::Distributed(checkpoint) => checkpoint.read_f64(name, shape, index),
+        }
+    }
 }
 
 /// scale B A, which is added to a matrix: B has its rows, A its columns. The rows of the sum may get other lengths.
@@ -70,12 +93,23 @@ impl PlainFolder {
         }
     }
 
+    /// The tensors of a distributed checkpoint.
+    pub fn of_distributed(checkpoint: Distributed) -> PlainFolder {
+        let names = checkpoint.names().map(|name| (name.to_owned(), 0));
+        PlainFolder {
+            path: checkpoint.path().to_owned(),
+            places: names.collect(),
+            files: vec![Part::Distributed(checkpoint)],
+            added: BTreeMap::new(),
+        }
+    }
+
     fn of_one(path: &Path) -> Result<PlainFolder> {
         let file = PlainFile::open(path.join(WEIGHTS_FILE))?;
         Ok(PlainFolder {
             path: path.to_owned(),
             places: file.names().into_iter().map(|name| (name, 0)).collect(),
-            files: vec![file],
+            files: vec![Part::File(file)],
             added: BTreeMap::new(),
         })
     }
@@ -117,7 +151,7 @@ impl PlainFolder {
                 }
                 folder.places.insert(tensor, folder.files.len());
             }
-            folder.files.push(file);
+            folder.files.push(Part::File(file));
         }
         let mut listed = index.weight_map.iter();
         match listed.find(|(tensor, _)| !folder.places.contains_key(*tensor)) {
@@ -145,7 +179,7 @@ impl PlainFolder {
                 return Err(Error::Index { path, reason });
             }
         }
-        self.files.push(file);
+        self.files.push(Part::File(file));
         Ok(self)
     }
 
@@ -256,7 +290,7 @@ impl PlainFolder {
         Ok(())
     }
 
-    fn file(&self, name: &str) -> Result<&PlainFile> {
+    fn file(&self, name: &str) -> Result<&Part> {
         let place = self.places.get(name).ok_or_else(|| Error::UnknownTensor {
             path: self.path.clone(),
             name: name.to_owned(),

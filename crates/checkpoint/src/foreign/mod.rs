@@ -6,11 +6,13 @@
 mod export;
 mod folder;
 mod import;
+mod torch;
 mod view;
 
 pub use export::{Exported, ExportedFile, Source, export};
 pub use folder::{LowRank, PlainFolder, WEIGHTS_STEM};
 pub use import::{Imported, import};
+pub use torch::{Distributed, saved_attributes};
 pub use view::View;
 
 use crate::element;

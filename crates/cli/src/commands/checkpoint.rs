@@ -110,9 +110,9 @@ pub(crate) enum Checkpoint {
     /// Make a checkpoint of another program's model, once its outputs are proved
     ///
     /// Reads config.json and safetensors files as the library transformers writes them: model_type gpt2, llama, mistral,
-    /// qwen2, qwen3, gemma or gpt_neox. Before anything is written, the output of every segment of the model is compared with one that is computed from
-    /// the folder's own tensors in f64. A setting, tensor or shape that the model cannot follow is refused by name. Memory: 8
-    /// bytes a parameter.
+    /// qwen2, qwen3, gemma, gemma2, gemma3_text or gpt_neox; and checkpoints of Megatron-LM in its format torch_dist. Before anything
+    /// is written, the output of every segment of the model is compared with one that is computed from the folder's own tensors
+    /// in f64. A setting, tensor or shape that the model cannot follow is refused by name. Memory: 8 bytes a parameter.
     Import(import::Import),
     /// Write the full weights to one safetensors file, or to a folder that the library transformers reads
     Export(export::Export),

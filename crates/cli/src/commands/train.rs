@@ -61,7 +61,7 @@ pub(crate) struct Train {
     #[arg(long, requires = "out")]
     auto_resume: bool,
     /// Begin with the weights of this folder instead of random ones: one of another program (config.json and safetensors
-    /// files), a checkpoint or a run directory. Its model and tokenizer are taken too, but for keys that the configuration
+    /// files, or a checkpoint of Megatron-LM), a checkpoint or a run directory. Its model and tokenizer are taken too, but for keys that the configuration
     /// file or --set states
     #[arg(long, value_name = "DIR", conflicts_with_all = ["resume", "record"])]
     init_from: Option<PathBuf>,

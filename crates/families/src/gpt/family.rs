@@ -1,8 +1,9 @@
 //! The families, and what the blocks of each are made of.
 
 use super::{
-    Activation, GptConfig, published, stored,
-    transformers::{GEMMA_FORMAT, Gpt2Format, LLAMA_FORMAT, NeoxFormat},
+    Activation, GptConfig,
+    foreign::{GEMMA_FORMAT, Gpt2Format, LLAMA_FORMAT, MegatronFormat, NeoxFormat},
+    published, stored,
 };
 use parallel::layers::norm::NormKind;
 use serde::{Deserialize, Serialize};
@@ -143,13 +144,14 @@ impl train::Family for GptFamily {
         found.map(ModelConfig::new)
     }
 
-    fn format(&self) -> Option<Arc<dyn Format>> {
-        Some(match self {
-            GptFamily::Gpt2 => Arc::new(Gpt2Format),
-            GptFamily::Llama => Arc::new(LLAMA_FORMAT),
-            GptFamily::Gemma => Arc::new(GEMMA_FORMAT),
-            GptFamily::GptNeox => Arc::new(NeoxFormat),
-        })
+    fn formats(&self) -> Vec<Arc<dyn Format>> {
+        match self {
+            // Whose arguments choose the family.
+            GptFamily::Gpt2 => vec![Arc::new(Gpt2Format), Arc::new(MegatronFormat)],
+            GptFamily::Llama => vec![Arc::new(LLAMA_FORMAT)],
+            GptFamily::Gemma => vec![Arc::new(GEMMA_FORMAT)],
+            GptFamily::GptNeox => vec![Arc::new(NeoxFormat)],
+        }
     }
 }
 

@@ -13,11 +13,11 @@ mod config;
 mod counts;
 mod documents;
 mod family;
+mod foreign;
 mod model;
 mod published;
 mod scaling;
 mod stored;
-mod transformers;
 
 pub use activation::Activation;
 pub use config::GptConfig;

@@ -1,4 +1,5 @@
-//! Models of other programs: a `config.json` beside safetensors files, as the library transformers writes them.
+//! Models of other programs: a `config.json` beside safetensors files, as the library transformers writes them, and checkpoints of
+//! Megatron-LM.
 //!
 //! A family says how it is stored there ([`Format`]): which settings describe it, and where each parameter lies.
 //! [`ForeignModel`] opens such a folder, perhaps with the adapters of another, whose weights a trainer can load
@@ -16,6 +17,7 @@ mod model;
 mod peft;
 mod proof;
 mod settings;
+mod stored;
 
 pub use adapter::{ADAPTER_CONFIG, export_adapter};
 pub use export::{ExportOptions, export};

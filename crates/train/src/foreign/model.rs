@@ -1,6 +1,10 @@
 //! A folder of another program, with the model that it holds.
 
-use super::{Format, Place, Settings, Spare, peft::ForeignAdapter};
+use super::{
+    Format, Place, Settings, Spare,
+    peft::ForeignAdapter,
+    stored::{MEGATRON, Stored},
+};
 use crate::{
     Config, Error, Families, ModelConfig, Result,
     checkpoint::foreign::PlainFolder,
@@ -43,9 +47,9 @@ pub struct ForeignModel {
 }
 
 impl ForeignModel {
-    /// Whether a path is such a folder.
+    /// Whether a path is such a folder: of the library transformers, a checkpoint of Megatron-LM, or a folder of its run.
     pub fn is_one(path: &Path) -> bool {
-        path.join(CONFIG_FILE).is_file()
+        path.is_dir() && Stored::find(path).is_some()
     }
 
     /// Opens a folder: reads its settings and the headers of its files. `edit` may change what the settings leave open, such
@@ -60,8 +64,9 @@ impl ForeignModel {
         families: &Families,
         edit: impl FnOnce(ModelConfig) -> std::result::Result<ModelConfig, E>,
     ) -> std::result::Result<ForeignModel, E> {
-        let (settings, format, model) = read(&path.join(CONFIG_FILE), families)?;
-        let tensors = Arc::new(PlainFolder::open(path).map_err(Error::from)?);
+        let stored = found(path);
+        let (settings, format, model) = read(&stored, families)?;
+        let tensors = Arc::new(stored.tensors()?);
         let model = edit(model)?;
         model.check()?;
         let contains = |name: &str| tensors.contains(name);
@@ -91,8 +96,10 @@ impl ForeignModel {
     /// belong to no layer; [`Error::Checkpoint`] for files that cannot be read.
     pub fn adapted(&self, path: &Path) -> Result<ForeignModel> {
         let adapter = ForeignAdapter::open(path, self)?;
-        let joined =
-            || PlainFolder::open(self.folder()).and_then(|folder| folder.with_file(adapter.file()));
+        let joined = || -> Result<PlainFolder> {
+            let folder = found(self.folder()).tensors()?;
+            Ok(folder.with_file(adapter.file())?)
+        };
         let mut judged = joined()?;
         let mut places = (*self.places).clone();
         for layer in &adapter.layers {
@@ -239,27 +246,39 @@ impl ForeignModel {
     }
 }
 
-/// The model that a `config.json` describes, in that file or in a folder with or without weights.
+/// The model that a `config.json` describes, in that file or in a folder with or without weights; or that of a checkpoint of Megatron-LM.
 ///
 /// # Errors
 /// As [`ForeignModel::open`], for the settings alone.
 pub fn model_at(path: &Path, families: &Families) -> Result<ModelConfig> {
-    let file = match path.is_dir() {
-        true => path.join(CONFIG_FILE),
-        false => path.to_owned(),
-    };
-    let (_, _, model) = read(&file, families)?;
+    let (_, _, model) = read(&found(path), families)?;
     model.check()?;
     Ok(model)
 }
 
-// The settings of a file, with the format that reads them and the model that they describe.
-fn read(path: &Path, families: &Families) -> Result<(Settings, Arc<dyn Format>, ModelConfig)> {
-    let settings = Settings::open(path)?;
+// What lies at a path; where nothing does, the file that a folder of the library transformers would have.
+fn found(path: &Path) -> Stored {
+    Stored::find(path).unwrap_or_else(|| {
+        Stored::Transformers(match path.is_dir() {
+            true => path.join(CONFIG_FILE),
+            false => path.to_owned(),
+        })
+    })
+}
+
+// The settings of a model, with the format that reads them and the model that they describe.
+fn read(stored: &Stored, families: &Families) -> Result<(Settings, Arc<dyn Format>, ModelConfig)> {
+    let settings = stored.settings()?;
     let kind = settings.get("model_type").and_then(|kind| kind.as_str());
     let kind = kind.unwrap_or_default().to_owned();
-    let format = families.format(&kind).ok_or_else(|| {
-        let known = families.model_types().join(", ");
+    // A configuration of the library transformers has no arguments of Megatron.
+    let is_megatron = matches!(stored, Stored::Megatron(_));
+    let format = families.format(&kind);
+    let format = format.filter(|_| (kind == MEGATRON) == is_megatron);
+    let format = format.ok_or_else(|| {
+        let known = families.model_types().into_iter();
+        let known: Vec<_> = known.filter(|kind| *kind != MEGATRON).collect();
+        let known = known.join(", ");
         settings.refuse(format!("found model_type = {kind:?}, needs one of {known}"))
     })?;
     let model = format.model(&settings)?;

@@ -17,7 +17,7 @@ use train::{
 /// Arguments of `fascicle checkpoint import`.
 #[derive(Args, Debug)]
 pub(crate) struct Import {
-    /// A folder with config.json and safetensors files, as the library transformers writes it
+    /// A folder with config.json and safetensors files, as the library transformers writes it, or a checkpoint or run of Megatron-LM
     dir: PathBuf,
     /// Run directory for the checkpoint; it holds none yet
     #[arg(long, value_name = "DIR")]

@@ -5,7 +5,7 @@ use super::{
     loops::{Heads, activation, add, attention, layer_norm, matmul},
     rotary::{angles, rotate},
 };
-use crate::gpt::transformers::rope;
+use crate::gpt::foreign::rope;
 use serde_json::Value;
 use train::{Result, checkpoint::foreign::PlainFolder, foreign::Settings};
 

@@ -1,21 +1,23 @@
-//! How the library transformers stores these families.
+//! How other programs store these families: the library transformers, and Megatron-LM.
 //!
-//! `gpt2`, `llama` and `neox` name the settings and the tensors, `kinds` has what each of those adds that are stored as Llama
-//! is, and `local` the blocks of Gemma 3; `activation` and `rope` read what a configuration says of the function inside the MLP
-//! and of rotary positions; `reference` computes outputs from the tensors in plain loops, by the definition of each architecture,
-//! and shares nothing with the model: it is the judge of a conversion.
+//! Of transformers, `gpt2`, `llama` and `neox` name the settings and the tensors, `kinds` has what each of those adds that are stored
+//! as Llama is, and `local` the blocks of Gemma 2 and 3; `activation` and `rope` read what a configuration says of the function inside
+//! the MLP and of rotary positions. `megatron` has the arguments and tensors of Megatron-LM. `reference` computes outputs from the
+//! tensors in plain loops, by the definition of each architecture, and shares nothing with the model: it is the judge of a conversion.
 
 mod activation;
 mod gpt2;
 mod kinds;
 mod llama;
 mod local;
+mod megatron;
 mod neox;
 mod reference;
 mod rope;
 
 pub(super) use gpt2::Gpt2Format;
 pub(super) use llama::{GEMMA_FORMAT, LLAMA_FORMAT};
+pub(super) use megatron::MegatronFormat;
 pub(super) use neox::NeoxFormat;
 
 use super::GptConfig;

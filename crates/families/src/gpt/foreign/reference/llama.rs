@@ -5,7 +5,7 @@ use super::{
     loops::{Heads, activation, add, attention, capped, matmul, rms_norm},
     rotary::{angles, rotate},
 };
-use crate::gpt::transformers::rope;
+use crate::gpt::foreign::rope;
 use serde_json::Value;
 use train::{Result, checkpoint::foreign::PlainFolder, foreign::Settings};
 

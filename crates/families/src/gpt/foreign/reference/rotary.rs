@@ -1,6 +1,6 @@
 //! Rotary positions.
 
-use crate::{RopeScaling, gpt::transformers::rope::Rotary};
+use crate::{RopeScaling, gpt::foreign::rope::Rotary};
 use std::f64::consts::TAU;
 
 /// The angle of each pair of the `turned` elements of a head, at each place.

@@ -1,16 +1,18 @@
 //! Outputs of each architecture by its definition, in f64 and plain loops, from another program's own tensors.
 //!
-//! One tensor is in memory at a time. `loops` has the operations and `rotary` the angles of rotary positions; `gpt2`, `llama` and
-//! `neox` have the order of the operations.
+//! One tensor is in memory at a time. `loops` has the operations and `rotary` the angles of rotary positions; `gpt2`, `llama`,
+//! `neox` and `megatron` have the order of the operations.
 
 mod gpt2;
 mod llama;
 mod loops;
+mod megatron;
 mod neox;
 mod rotary;
 
 pub(super) use gpt2::gpt2;
 pub(super) use llama::llama;
+pub(super) use megatron::megatron;
 pub(super) use neox::neox;
 
 use grid::IndexBox;
