@@ -12,13 +12,14 @@ fail() { printf 'killed: %s\n' "$1" >&2; cat "$dir/log" >&2; exit 1; }
 for _ in $(seq 400); do echo 'the quick brown fox jumps over the lazy dog'; done >"$dir/text.txt"
 small=(--data "$dir/text.txt" --batch 4 --micro-batches 1 --set model.hidden=64 --set model.layers=2 --set model.heads=2
   --set model.context=16 --set training.checkpoint_every=1 --set training.validation_batches=1)
-# The step of the newest checkpoint of a run, all of whose checkpoints are verified.
+# The step of the newest checkpoint of a run, of which all are verified, or those from the given step on.
 newest() {
-  local path
+  local path step=0
   for path in "$1"/checkpoints/step-*; do
-    "$fascicle" checkpoint verify "$path" >"$dir/log" 2>&1 || fail "$path is not complete"
+    step=$((10#${path##*-}))
+    [ "$step" -lt "${2:-0}" ] || "$fascicle" checkpoint verify "$path" >"$dir/log" 2>&1 || fail "$path is not complete"
   done
-  basename "$path" | grep -oE '[0-9]+$' | sed 's/^0*//'
+  echo "$step"
 }
 
 for grid in x=2,z=2 data=2,pipeline=2; do
@@ -31,11 +32,12 @@ for grid in x=2,z=2 data=2,pipeline=2; do
     sleep "0.$((RANDOM % 65 + 15))"
     kill -9 "$job"
     wait "$job" 2>/dev/null || true
-    now=$(newest "$run")
+    now=$(newest "$run" "$steps")
     [ "$now" -ge "$steps" ] || fail "round $round on $grid: fell back from step $steps to $now"
     steps=$now
   done
   [ "$steps" -gt 1 ] || fail "no step was ever completed in $rounds rounds on $grid"
+  newest "$run" >"$dir/all"
   for kept in $(seq 20 20 "$steps"); do
     [ -d "$run/checkpoints/step-$(printf %08d "$kept")" ] || fail "$grid: the checkpoint of step $kept is gone"
   done
@@ -54,7 +56,7 @@ for round in $(seq $((rounds / 2))); do
   wait "$job" 2>/dev/null || true
   recorded=$(tail -n 1 "$run/metrics.jsonl" | grep -oE '"step":[0-9]+' | grep -oE '[0-9]+')
   "$fascicle" checkpoint recover "$run" >"$dir/log" 2>&1 || fail "round $round: no recovery"
-  now=$(newest "$run")
+  now=$(newest "$run" "$steps")
   # The checkpoint of a step is written while the next one runs, and the one before until then.
   [ "$now" -ge "$steps" ] && [ "$now" -ge $((recorded - 2)) ] || fail "round $round: recovered step $now, needs $steps and $recorded - 2"
   steps=$now

@@ -857,6 +857,14 @@ fn what_megatron_cannot_have_written_is_refused_by_name() {
         faults.len() > 1 && faults[0].contains("found an object that is no plain tensor"),
         "{faults:?}"
     );
+    // A checkpoint in the older format, by its own folder and by that of its run.
+    let run = tempfile::tempdir().unwrap();
+    fs::create_dir_all(run.path().join("iter_0000009/mp_rank_00")).unwrap();
+    fs::write(run.path().join("latest_checkpointed_iteration.txt"), "9").unwrap();
+    for path in [run.path().to_owned(), run.path().join("iter_0000009")] {
+        let report = open(&path).unwrap_err().to_string();
+        assert!(report.contains("iter_0000009: found mp_rank_00, a checkpoint of Megatron-LM in its format torch, needs torch_dist"), "{report}");
+    }
     // And one that is cut short at once.
     let folder = patched("megatron_gpt", "__0_0.distcp", (b"", b""));
     let path = folder.path().join("__0_0.distcp");

@@ -49,7 +49,8 @@ pub struct ForeignModel {
 impl ForeignModel {
     /// Whether a path is such a folder: of the library transformers, a checkpoint of Megatron-LM, or a folder of its run.
     pub fn is_one(path: &Path) -> bool {
-        path.is_dir() && Stored::find(path).is_some()
+        // One that is refused is one, so that its reader hears why.
+        path.is_dir() && Stored::at(path).map_or(true, |stored| stored.exists())
     }
 
     /// Opens a folder: reads its settings and the headers of its files. `edit` may change what the settings leave open, such
@@ -64,7 +65,7 @@ impl ForeignModel {
         families: &Families,
         edit: impl FnOnce(ModelConfig) -> std::result::Result<ModelConfig, E>,
     ) -> std::result::Result<ForeignModel, E> {
-        let stored = found(path);
+        let stored = Stored::at(path)?;
         let (settings, format, model) = read(&stored, families)?;
         let tensors = Arc::new(stored.tensors()?);
         let model = edit(model)?;
@@ -97,7 +98,7 @@ impl ForeignModel {
     pub fn adapted(&self, path: &Path) -> Result<ForeignModel> {
         let adapter = ForeignAdapter::open(path, self)?;
         let joined = || -> Result<PlainFolder> {
-            let folder = found(self.folder()).tensors()?;
+            let folder = Stored::at(self.folder())?.tensors()?;
             Ok(folder.with_file(adapter.file())?)
         };
         let mut judged = joined()?;
@@ -251,19 +252,9 @@ impl ForeignModel {
 /// # Errors
 /// As [`ForeignModel::open`], for the settings alone.
 pub fn model_at(path: &Path, families: &Families) -> Result<ModelConfig> {
-    let (_, _, model) = read(&found(path), families)?;
+    let (_, _, model) = read(&Stored::at(path)?, families)?;
     model.check()?;
     Ok(model)
-}
-
-// What lies at a path; where nothing does, the file that a folder of the library transformers would have.
-fn found(path: &Path) -> Stored {
-    Stored::find(path).unwrap_or_else(|| {
-        Stored::Transformers(match path.is_dir() {
-            true => path.join(CONFIG_FILE),
-            false => path.to_owned(),
-        })
-    })
 }
 
 // The settings of a model, with the format that reads them and the model that they describe.

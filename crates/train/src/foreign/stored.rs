@@ -21,7 +21,9 @@ const COMMON_ENTRY: &str = "common_state/shard_0_1";
 /// Layers are the first dim of tensors under this name.
 const STACK: &str = "decoder.layers.";
 /// What is no weight of the model.
-const NO_WEIGHTS: [&str; 3] = ["optimizer.", "rng_state", "rerun_state_machine"];
+const NO_WEIGHTS: [&str; 4] = ["optimizer.", "chained_", "rng_state", "rerun_state_machine"];
+/// What checkpoints in another format begin with: a folder for each rank, whose files hold objects of Python.
+const RANK_FOLDER: &str = "mp_rank_00";
 
 /// A model's place.
 #[derive(Clone, Debug)]
@@ -33,14 +35,38 @@ pub(super) enum Stored {
 }
 
 impl Stored {
-    /// The model at a path: a `config.json` or a folder with one, a Megatron checkpoint, or the newest of a run's folder.
-    pub(super) fn find(path: &Path) -> Option<Stored> {
+    /// The model at a path: a `config.json` or a folder with one, a Megatron checkpoint, or the newest of a run's folder. Where there
+    /// is none, the file that a folder of the library transformers would have.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] for a Megatron checkpoint in another format.
+    pub(super) fn at(path: &Path) -> Result<Stored> {
         let config = path.join(CONFIG_FILE);
-        match path {
-            _ if config.is_file() => Some(Stored::Transformers(config)),
-            _ if path.is_file() => Some(Stored::Transformers(path.to_owned())),
-            _ if is_checkpoint(path) => Some(Stored::Megatron(path.to_owned())),
-            _ => latest(path).map(Stored::Megatron),
+        if config.is_file() {
+            return Ok(Stored::Transformers(config));
+        }
+        for folder in [Some(path.to_owned()), latest(path)].into_iter().flatten() {
+            if folder.join(Distributed::METADATA_FILE).is_file() {
+                return Ok(Stored::Megatron(folder));
+            }
+            if folder.join(RANK_FOLDER).is_dir() {
+                let found = format!(
+                    "found {RANK_FOLDER}, a checkpoint of Megatron-LM in its format torch, needs torch_dist"
+                );
+                return Err(Error::foreign(&folder, found));
+            }
+        }
+        Ok(Stored::Transformers(match path.is_dir() {
+            true => config,
+            false => path.to_owned(),
+        }))
+    }
+
+    /// Whether there is something.
+    pub(super) fn exists(&self) -> bool {
+        match self {
+            Stored::Transformers(config) => config.is_file(),
+            Stored::Megatron(_) => true,
         }
     }
 
@@ -80,16 +106,11 @@ fn distributed(folder: &Path) -> Result<Distributed> {
     Distributed::open(folder, STACK, &NO_WEIGHTS).map_err(Error::from)
 }
 
-fn is_checkpoint(path: &Path) -> bool {
-    path.join(Distributed::METADATA_FILE).is_file()
-}
-
-// A number, or the word `release` of a converted model.
+// The folder of a run's newest checkpoint: a number, or the word `release` of a converted model.
 fn latest(path: &Path) -> Option<PathBuf> {
     let word = files::read_text(&path.join(LATEST_FILE)).ok()?;
-    let folder = match word.trim().parse::<u64>() {
+    Some(match word.trim().parse::<u64>() {
         Ok(iteration) => path.join(format!("iter_{iteration:07}")),
         Err(_) => path.join("release"),
-    };
-    is_checkpoint(&folder).then_some(folder)
+    })
 }
