@@ -5,7 +5,7 @@
 # Usage: ci/campaign.sh [PART[=N]]...     all parts with their default numbers, or these
 #   power=10000     simulated power cuts: scenarios (crates/checkpoint, tests/power)
 #   simulation=100000  ci/simulation.sh: jobs of ranks under a seeded scheduler
-#   killed=200      ci/killed.sh: kills of a run that writes checkpoints
+#   killed=668      ci/killed.sh: kills of a run that writes checkpoints
 #   faults=20       ci/faults.sh: real faults, of each kind
 #   soak=7200       ci/soak.sh: runs that train for so many seconds
 #   fuzz=100000     ci/fuzz.sh: inputs for each format that is read from outside
@@ -45,7 +45,7 @@ for part in "${parts[@]}"; do
       record simulation "ci/simulation.sh $number" $(sed -n 's/^simulations: //p' "$log" | sed 's/ seconds=.*//')
       ;;
     killed)
-      number=${number:-200} begun=$SECONDS
+      number=${number:-668} begun=$SECONDS
       run ci/killed.sh "$number"
       record killed "ci/killed.sh $number" \
         "kills=$(sed -n 's/^killed \([0-9]*\) times.*/\1/p' "$log" | paste -sd+)"
