@@ -779,7 +779,7 @@ fn patched(name: &str, file: &str, (old, new): Patch) -> tempfile::TempDir {
 #[test]
 fn what_megatron_cannot_have_written_is_refused_by_name() {
     type Case = (&'static str, &'static str, Patch, &'static str);
-    let cases: [Case; 9] = [
+    let cases: [Case; 10] = [
         (
             "megatron_llama",
             "common.pt",
@@ -791,6 +791,13 @@ fn what_megatron_cannot_have_written_is_refused_by_name() {
             "common.pt",
             (b"vanilla", b"learnt_"),
             "found softmax_type = \"learnt_\", needs \"vanilla\"",
+        ),
+        // The object of a class, which JSON does not hold, is not nothing.
+        (
+            "megatron_gpt",
+            "common.pt",
+            (b"model_type", b"qk_l2_norm"),
+            "found qk_l2_norm = \"an object\", needs false",
         ),
         (
             "megatron_gpt",

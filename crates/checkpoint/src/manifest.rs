@@ -55,6 +55,17 @@ pub struct TensorInfo {
     pub layout: Layout,
 }
 
+impl TensorInfo {
+    /// One that no axis cuts.
+    pub(crate) fn whole(dtype: DType, shape: &[usize]) -> TensorInfo {
+        TensorInfo {
+            dtype,
+            global_shape: shape.to_vec(),
+            layout: Layout::replicated(shape.len()),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     pub(crate) format: u64,

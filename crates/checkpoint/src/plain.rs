@@ -6,7 +6,7 @@ use crate::{
     element,
     source::SourceFile,
 };
-use grid::{IndexBox, Layout};
+use grid::IndexBox;
 use hal::DType;
 use safetensors::tensor::Metadata;
 use std::path::{Path, PathBuf};
@@ -39,10 +39,7 @@ impl PlainFile {
     /// another kind of file, and for a truncated one.
     pub fn open(path: impl AsRef<Path>) -> Result<PlainFile> {
         let path = path.as_ref().to_owned();
-        if !path.exists() {
-            return Err(Error::Missing { path });
-        }
-        let file = SourceFile::open(&path)?;
+        let file = SourceFile::find(&path)?;
         let (header, data_offset) = header(&file).map_err(|fault| match fault {
             HeaderFault::Io(error) => error,
             HeaderFault::Content(reason) => Error::NotSafetensors {
@@ -96,12 +93,7 @@ impl PlainFile {
             needed: KNOWN,
         };
         let dtype = element::from_header(header.dtype).ok_or_else(other)?;
-        let global_shape = header.shape.clone();
-        Ok(TensorInfo {
-            dtype,
-            layout: Layout::replicated(global_shape.len()),
-            global_shape,
-        })
+        Ok(TensorInfo::whole(dtype, &header.shape))
     }
 
     /// A box of a tensor of this global shape, as numbers.

@@ -36,6 +36,19 @@ impl SourceFile {
         })
     }
 
+    /// The same of a file that may not be there.
+    ///
+    /// # Errors
+    /// [`Error::Missing`]; those of [`open`](SourceFile::open).
+    pub(crate) fn find(path: &Path) -> Result<SourceFile> {
+        match path.exists() {
+            true => SourceFile::open(path),
+            false => Err(Error::Missing {
+                path: path.to_owned(),
+            }),
+        }
+    }
+
     /// Its bytes when it was opened.
     pub(crate) fn len(&self) -> u64 {
         self.len

@@ -1,6 +1,6 @@
 //! A folder with full tensors, in one safetensors file, in several with an index, or in chunks.
 
-use super::Distributed;
+use super::{Distributed, listed_file};
 use crate::{Error, PlainFile, Result, TensorInfo};
 use grid::IndexBox;
 use hal::files;
@@ -124,21 +124,16 @@ impl PlainFolder {
         let index: Index =
             serde_json::from_slice(&text).map_err(|error| refuse(error.to_string()))?;
         let names: BTreeSet<&String> = index.weight_map.values().collect();
-        // A name that leads elsewhere would read files that nobody meant.
-        let leads_out = |name: &&&String| Path::new(name).file_name() != Some(name.as_ref());
-        if let Some(name) = names.iter().find(leads_out) {
-            return Err(refuse(format!(
-                "found the file {name:?}, needs the name of a file in this folder"
-            )));
-        }
+        let files = names.iter().map(|name| listed_file(index_path, name));
+        let files = files.collect::<Result<Vec<_>>>()?;
         let mut folder = PlainFolder {
             path: path.to_owned(),
             files: Vec::new(),
             places: BTreeMap::new(),
             added: BTreeMap::new(),
         };
-        for name in names {
-            let file = PlainFile::open(path.join(name))?;
+        for (name, file) in names.into_iter().zip(files) {
+            let file = PlainFile::open(file)?;
             for tensor in file.names() {
                 match index.weight_map.get(&tensor) {
                     Some(listed) if listed == name => {}

@@ -15,8 +15,23 @@ pub use import::{Imported, import};
 pub use torch::{Distributed, saved_attributes};
 pub use view::View;
 
-use crate::element;
+use crate::{Error, Result, element};
 use hal::DType;
+use std::path::{Path, PathBuf};
+
+/// The file of this name beside the list that names it. One that leads elsewhere would read files that nobody meant.
+///
+/// # Errors
+/// [`Error::Index`].
+fn listed_file(list: &Path, name: &str) -> Result<PathBuf> {
+    match Path::new(name).file_name() == Some(name.as_ref()) {
+        true => Ok(list.with_file_name(name)),
+        false => Err(Error::Index {
+            path: list.to_owned(),
+            reason: format!("found the file {name:?}, needs the name of a file in this folder"),
+        }),
+    }
+}
 
 /// Numbers as a file whose elements have this type holds them.
 ///

@@ -14,6 +14,8 @@ use zip::{CompressionMethod, ZipArchive};
 
 /// The longest pickle: one that holds a tensor is short, and settings have some thousand words.
 const MOST_PICKLE_BYTES: u64 = 64 << 20;
+/// The most attributes of an object.
+const MOST_ATTRIBUTES: usize = 1 << 16;
 
 /// Where the elements of a tensor lie.
 #[derive(Debug)]
@@ -24,7 +26,8 @@ pub(super) struct StoredTensor {
     pub(super) offset: u64,
 }
 
-/// The attributes of the object that a file of `torch.save` holds under a name, as JSON; those that JSON cannot hold are left out.
+/// The attributes of the object that a file of `torch.save` holds under a name, as JSON; in place of what JSON cannot hold, a word that
+/// says what it is.
 ///
 /// # Errors
 /// [`Error::Missing`], [`Error::Io`]; [`Error::Index`] for a file that is no such archive, or has no such object.
@@ -32,12 +35,7 @@ pub fn saved_attributes(
     path: &Path,
     name: &str,
 ) -> Result<serde_json::Map<String, serde_json::Value>> {
-    if !path.exists() {
-        return Err(Error::Missing {
-            path: path.to_owned(),
-        });
-    }
-    let file = SourceFile::open(path)?;
+    let file = SourceFile::find(path)?;
     let refuse = |reason: String| Error::Index {
         path: path.to_owned(),
         reason,
@@ -62,8 +60,14 @@ pub(super) fn attributes(
     let object = holder.value(name).and_then(Object::state);
     let pairs = object.and_then(Object::pairs);
     let pairs = pairs.ok_or_else(|| format!("found no {name} with attributes in it"))?;
-    let simple = pairs.filter_map(|(key, value)| Some((key.text()?.to_owned(), value.json()?)));
-    Ok(simple.collect())
+    if pairs.len() > MOST_ATTRIBUTES {
+        return Err(format!(
+            "found {} attributes of {name}, needs at most {MOST_ATTRIBUTES}",
+            pairs.len()
+        ));
+    }
+    let named = pairs.filter_map(|(key, value)| Some((key.text()?.to_owned(), value.json())));
+    Ok(named.collect())
 }
 
 /// The tensor that is saved in `len` bytes of a file from `start` on.
@@ -108,7 +112,7 @@ struct TensorParts<'a> {
 
 // Of a tensor whose elements lie one after another.
 fn tensor(object: Object<'_>) -> Option<TensorParts<'_>> {
-    let arguments = object.made_by("torch._utils._rebuild_tensor_v2")?;
+    let arguments = object.made_by("torch._utils", "_rebuild_tensor_v2")?;
     let storage = arguments.item(0)?.persistent()?;
     let is_storage = storage.item(0)?.text() == Some("storage");
     let dtype = of_storage(storage.item(1)?.global()?).filter(|_| is_storage)?;
@@ -132,13 +136,13 @@ fn tensor(object: Object<'_>) -> Option<TensorParts<'_>> {
     })
 }
 
-fn of_storage(class: &str) -> Option<DType> {
+fn of_storage(class: (&str, &str)) -> Option<DType> {
     Some(match class {
-        "torch.DoubleStorage" => DType::F64,
-        "torch.FloatStorage" => DType::F32,
-        "torch.BFloat16Storage" => DType::Bf16,
-        "torch.HalfStorage" => DType::F16,
-        "torch.IntStorage" => DType::I32,
+        ("torch", "DoubleStorage") => DType::F64,
+        ("torch", "FloatStorage") => DType::F32,
+        ("torch", "BFloat16Storage") => DType::Bf16,
+        ("torch", "HalfStorage") => DType::F16,
+        ("torch", "IntStorage") => DType::I32,
         _ => return None,
     })
 }
@@ -233,11 +237,13 @@ impl Read for Section<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let left = self.len.saturating_sub(self.position);
         let count = left.min(out.len() as u64) as usize;
-        let read = self
-            .file
-            .read(self.start + self.position, &mut out[..count]);
-        read.map_err(io::Error::other)?;
-        self.position += count as u64;
+        // Nothing is read from behind the end, where the sum could be beyond any file.
+        if count > 0 {
+            let start = self.start + self.position;
+            let read = self.file.read(start, &mut out[..count]);
+            read.map_err(io::Error::other)?;
+            self.position += count as u64;
+        }
         Ok(count)
     }
 }

@@ -8,6 +8,7 @@
 mod list;
 
 use super::{
+    super::listed_file,
     archive::{attributes, stored_tensor},
     pickle::Pickle,
 };
@@ -17,9 +18,9 @@ use crate::{
     element,
     source::SourceFile,
 };
-use grid::{IndexBox, Layout};
+use grid::IndexBox;
 use hal::{DType, files, sync::OnceLock};
-use list::{Listed, file_in};
+use list::Listed;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -27,14 +28,14 @@ use std::{
 
 /// The greatest length of that file: a checkpoint of thousands of ranks with the state of an optimiser has tens of MiB.
 const MOST_METADATA_BYTES: u64 = 256 << 20;
-/// The most tensors that stacks are shown as.
+/// The most tensors that are shown.
 const MOST_SHOWN: usize = 1 << 20;
 
-/// An open distributed checkpoint, of whose tensors those of a model are shown: all but those whose names begin with one of some words.
+/// An open distributed checkpoint, which shows the tensors of its model.
 #[derive(Debug)]
 pub struct Distributed {
     path: PathBuf,
-    files: Vec<(String, SourceFile)>,
+    files: Vec<OpenFile>,
     tensors: Vec<Cut>,
     // By the names under which they are shown: the tensor, and which of the layers stacked in it.
     shown: BTreeMap<String, (usize, Option<usize>)>,
@@ -42,9 +43,13 @@ pub struct Distributed {
     entries: BTreeMap<String, Place>,
 }
 
+/// A file with chunks, and its name.
+type OpenFile = (String, SourceFile);
+
 /// A tensor in chunks.
 #[derive(Debug)]
 struct Cut {
+    // `float32` of PyTorch's types.
     dtype: String,
     shape: Vec<usize>,
     chunks: Vec<Chunk>,
@@ -74,8 +79,9 @@ impl Distributed {
 
     /// Opens a folder.
     ///
-    /// A tensor whose name begins with `stack`, and goes on with something else than a number, has as its first dim the layers. It is
-    /// shown as one tensor for each: `layers.norm` with the stack `layers.` as `layers.0.norm`, `layers.1.norm` and so on.
+    /// A name of `stack` and anything but a number is that of a tensor whose first dim counts layers. It is shown as one tensor per
+    /// layer: with the stack `layers.`, `layers.norm` becomes `layers.0.norm`, `layers.1.norm` and so on. Tensors whose names begin
+    /// with one of `hidden` are not shown.
     ///
     /// Reads `.metadata` alone; chunks are read when they are asked for.
     ///
@@ -95,29 +101,26 @@ impl Distributed {
         let pickle = Pickle::read(data);
         let pickle =
             pickle.map_err(|fault| refuse(format!("it is no pickle of data: found {fault}")))?;
-        let mut listed = Listed::new(path);
-        let tensors = listed.tensors(pickle.top(), hidden)?;
-        let (names, tensors): (Vec<String>, Vec<Cut>) = tensors.into_iter().unzip();
+        let mut listed = Listed::new(&list, hidden);
+        let (names, tensors): (Vec<String>, Vec<Cut>) =
+            listed.tensors(pickle.top())?.into_iter().unzip();
         let mut shown = BTreeMap::new();
         for (index, (name, tensor)) in names.into_iter().zip(&tensors).enumerate() {
             let layered = name
                 .strip_prefix(stack)
                 .filter(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()));
-            match (layered, tensor.shape.first()) {
-                (Some(rest), Some(&layers)) => {
-                    // So many that their names alone would fill memory are no model's.
-                    if layers > MOST_SHOWN - shown.len().min(MOST_SHOWN) {
-                        return Err(refuse(format!(
-                            "found {layers} layers of {name}, needs at most {MOST_SHOWN} tensors in all"
-                        )));
-                    }
-                    for layer in 0..layers {
-                        shown.insert(format!("{stack}{layer}.{rest}"), (index, Some(layer)));
-                    }
-                }
-                _ => {
-                    shown.insert(name, (index, None));
-                }
+            let Some((rest, &layers)) = layered.zip(tensor.shape.first()) else {
+                shown.insert(name, (index, None));
+                continue;
+            };
+            // The names of more would fill memory by themselves.
+            if layers > MOST_SHOWN.saturating_sub(shown.len()) {
+                return Err(refuse(format!(
+                    "found {layers} layers of {name}, needs at most {MOST_SHOWN} tensors in all"
+                )));
+            }
+            for layer in 0..layers {
+                shown.insert(format!("{stack}{layer}.{rest}"), (index, Some(layer)));
             }
         }
         Ok(Distributed {
@@ -144,8 +147,9 @@ impl Distributed {
         name: &str,
     ) -> Result<serde_json::Map<String, serde_json::Value>> {
         let place = self.entries.get(entry).ok_or_else(|| self.unknown(entry))?;
-        let path = file_in(&self.path, &place.file)?;
-        let file = SourceFile::open(&path)?;
+        let list = self.path.join(Distributed::METADATA_FILE);
+        let path = listed_file(&list, &place.file)?;
+        let file = SourceFile::find(&path)?;
         let found = attributes(&file, (place.offset, place.length), name);
         found.map_err(|reason| Error::Index {
             path,
@@ -164,13 +168,8 @@ impl Distributed {
     /// [`Error::UnknownTensor`]; [`Error::Dtype`] if we do not support its element type.
     pub fn info(&self, name: &str) -> Result<TensorInfo> {
         let (tensor, layer) = self.find(name)?;
-        let dtype = self.dtype(name, tensor)?;
-        let global_shape = tensor.shape[usize::from(layer.is_some())..].to_vec();
-        Ok(TensorInfo {
-            dtype,
-            layout: Layout::replicated(global_shape.len()),
-            global_shape,
-        })
+        let shape = tensor.shape_of(layer);
+        Ok(TensorInfo::whole(tensor.dtype(name)?, shape))
     }
 
     /// A box of a tensor of this global shape, as numbers. Reads the chunks that overlap it, and of each its elements alone.
@@ -184,9 +183,8 @@ impl Distributed {
         index: &IndexBox,
     ) -> Result<Vec<f64>> {
         let (tensor, layer) = self.find(name)?;
-        let dtype = self.dtype(name, tensor)?;
-        let own = &tensor.shape[usize::from(layer.is_some())..];
-        check_request(name, own, global_shape, index)?;
+        let dtype = tensor.dtype(name)?;
+        check_request(name, tensor.shape_of(layer), global_shape, index)?;
         let mut whole = index.clone();
         if let Some(layer) = layer {
             whole.start.insert(0, layer);
@@ -240,19 +238,26 @@ impl Distributed {
             num_tensors: self.shown.len(),
         }
     }
+}
 
-    fn dtype(&self, name: &str, tensor: &Cut) -> Result<DType> {
-        let known = match tensor.dtype.as_str() {
-            "torch.float64" => Some(DType::F64),
-            "torch.float32" => Some(DType::F32),
-            "torch.bfloat16" => Some(DType::Bf16),
-            "torch.float16" => Some(DType::F16),
-            "torch.int32" => Some(DType::I32),
+impl Cut {
+    // That of all layers, or of one.
+    fn shape_of(&self, layer: Option<usize>) -> &[usize] {
+        &self.shape[usize::from(layer.is_some())..]
+    }
+
+    fn dtype(&self, name: &str) -> Result<DType> {
+        let known = match self.dtype.as_str() {
+            "float64" => Some(DType::F64),
+            "float32" => Some(DType::F32),
+            "bfloat16" => Some(DType::Bf16),
+            "float16" => Some(DType::F16),
+            "int32" => Some(DType::I32),
             _ => None,
         };
         known.ok_or_else(|| Error::Dtype {
             name: name.to_owned(),
-            found: tensor.dtype.clone(),
+            found: format!("torch.{}", self.dtype),
             needed: "f64, f32, bf16, f16 or i32",
         })
     }

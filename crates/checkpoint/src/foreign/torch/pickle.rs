@@ -1,8 +1,9 @@
 //! Pickled objects of Python, read as data: nothing that they name is looked up or called.
 //!
 //! Python writes an object as a program for a machine with a stack. Here are the operations that its protocols 2 to 5 use for numbers,
-//! texts, collections, and objects of classes; others are refused. A program makes at most one node per byte, so memory is bounded by
-//! its length. Nodes refer to each other by number, and may do so in circles: nothing here follows them of its own accord.
+//! texts, collections, and objects of classes; others are refused. A program makes at most one node per byte, and texts stay where they
+//! lie in it, so memory is bounded by its length. Nodes refer to each other by number, in circles perhaps, and many may refer to one: what
+//! is made of them has bounds of its own.
 //!
 //! # Source
 //! `Lib/pickletools.py` of Python 3, which documents every operation.
@@ -12,6 +13,7 @@ mod machine;
 mod tests;
 
 use machine::Machine;
+use serde_json::Value;
 use std::ops::Range;
 
 /// The machine's memory after a program has ended.
@@ -36,17 +38,25 @@ enum Node {
     List(Vec<usize>),
     /// Keys and values.
     Dict(Vec<(usize, usize)>),
-    /// A class or function, as `module.name`.
-    Global(String),
-    /// What that makes of arguments; its attributes, and its elements if it is a dict.
-    Made {
-        of: usize,
-        arguments: usize,
-        state: Option<usize>,
-        items: Vec<(usize, usize)>,
+    /// A class or function: two texts.
+    Global {
+        module: Range<usize>,
+        name: Range<usize>,
     },
+    Made(Box<Made>),
     /// What the writer has stored elsewhere, by this name.
     Persistent(usize),
+}
+
+/// What a class or function makes of arguments.
+#[derive(Debug)]
+struct Made {
+    of: usize,
+    arguments: usize,
+    // Its attributes.
+    state: Option<usize>,
+    // Its elements, if it is a dict.
+    items: Vec<(usize, usize)>,
 }
 
 impl Pickle {
@@ -72,6 +82,10 @@ impl Pickle {
     fn at(&self, node: usize) -> Object<'_> {
         Object { pickle: self, node }
     }
+
+    fn text(&self, range: &Range<usize>) -> &str {
+        std::str::from_utf8(&self.data[range.clone()]).expect("checked when it was read")
+    }
 }
 
 /// An object of a pickle.
@@ -94,7 +108,7 @@ impl<'a> Object<'a> {
     /// A text.
     pub(super) fn text(self) -> Option<&'a str> {
         match self.node() {
-            Node::Text(range) => std::str::from_utf8(&self.pickle.data[range.clone()]).ok(),
+            Node::Text(range) => Some(self.pickle.text(range)),
             _ => None,
         }
     }
@@ -121,18 +135,18 @@ impl<'a> Object<'a> {
     }
 
     /// The keys and values of a dict, of a plain one or of a class of its own.
-    pub(super) fn pairs(self) -> Option<impl Iterator<Item = (Object<'a>, Object<'a>)>> {
-        match self.node() {
-            Node::Dict(items) | Node::Made { items, .. } => {
-                let object = move |node: usize| self.pickle.at(node);
-                Some(
-                    items
-                        .iter()
-                        .map(move |&(key, value)| (object(key), object(value))),
-                )
-            }
+    pub(super) fn pairs(self) -> Option<impl ExactSizeIterator<Item = (Object<'a>, Object<'a>)>> {
+        let items = match self.node() {
+            Node::Dict(items) => Some(items),
+            Node::Made(made) => Some(&made.items),
             _ => None,
-        }
+        };
+        let object = move |node: usize| self.pickle.at(node);
+        Some(
+            items?
+                .iter()
+                .map(move |&(key, value)| (object(key), object(value))),
+        )
     }
 
     /// The value of a dict for a text.
@@ -141,20 +155,21 @@ impl<'a> Object<'a> {
         pairs.find_map(|(own, value)| (own.text() == Some(key)).then_some(value))
     }
 
-    /// The name of a class or function.
-    pub(super) fn global(self) -> Option<&'a str> {
+    /// The module and the name of a class or function.
+    pub(super) fn global(self) -> Option<(&'a str, &'a str)> {
         match self.node() {
-            Node::Global(name) => Some(name),
+            Node::Global { module, name } => {
+                Some((self.pickle.text(module), self.pickle.text(name)))
+            }
             _ => None,
         }
     }
 
     /// The arguments of what this class or function makes.
-    pub(super) fn made_by(self, global: &str) -> Option<Object<'a>> {
+    pub(super) fn made_by(self, module: &str, name: &str) -> Option<Object<'a>> {
         match self.node() {
-            Node::Made { of, arguments, .. } if self.pickle.at(*of).global() == Some(global) => {
-                Some(self.pickle.at(*arguments))
-            }
+            Node::Made(made) => (self.pickle.at(made.of).global() == Some((module, name)))
+                .then(|| self.pickle.at(made.arguments)),
             _ => None,
         }
     }
@@ -162,7 +177,7 @@ impl<'a> Object<'a> {
     /// The attributes of an object of a class: a dict, or what its class keeps in their place.
     pub(super) fn state(self) -> Option<Object<'a>> {
         match self.node() {
-            Node::Made { state, .. } => Some(self.pickle.at((*state)?)),
+            Node::Made(made) => Some(self.pickle.at(made.state?)),
             _ => None,
         }
     }
@@ -180,26 +195,32 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// As JSON, as far as that has it: None, numbers, texts, the names of classes and functions, and lists of these.
-    pub(super) fn json(self) -> Option<serde_json::Value> {
+    /// As JSON: None, numbers, texts, and short lists of these. Of anything else, a word that says what it is.
+    pub(super) fn json(self) -> Value {
         match self.node() {
-            Node::List(items) => {
-                let items = items.iter().map(|item| self.pickle.at(*item).simple());
-                Some(serde_json::Value::Array(items.collect::<Option<_>>()?))
-            }
+            Node::List(items) if items.len() <= MOST_LISTED => items
+                .iter()
+                .map(|item| self.pickle.at(*item).simple())
+                .collect(),
             _ => self.simple(),
         }
     }
 
-    fn simple(self) -> Option<serde_json::Value> {
+    fn simple(self) -> Value {
         match self.node() {
-            Node::None => Some(serde_json::Value::Null),
-            Node::Bool(flag) => Some((*flag).into()),
-            Node::Int(int) => Some((*int).into()),
-            Node::Float(float) => Some((*float).into()),
-            Node::Text(_) => Some(self.text()?.into()),
-            Node::Global(name) => Some(name.as_str().into()),
-            _ => None,
+            Node::None => Value::Null,
+            Node::Bool(flag) => (*flag).into(),
+            Node::Int(int) => (*int).into(),
+            Node::Float(float) => (*float).into(),
+            Node::Text(range) if range.len() <= MOST_TEXT => self.pickle.text(range).into(),
+            Node::Text(range) => format!("a text of {} bytes", range.len()).into(),
+            Node::List(items) => format!("a list of {}", items.len()).into(),
+            Node::Global { .. } => "a class or function".into(),
+            Node::Other | Node::Dict(_) | Node::Made(_) | Node::Persistent(_) => "an object".into(),
         }
     }
 }
+
+/// The longest list and text that JSON is made of.
+const MOST_LISTED: usize = 16;
+const MOST_TEXT: usize = 256;

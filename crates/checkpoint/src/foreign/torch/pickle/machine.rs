@@ -1,6 +1,7 @@
 //! The machine, operation by operation.
 
-use super::Node;
+use super::{Made, Node};
+use std::ops::Range;
 
 /// Runs a program.
 pub(super) struct Machine<'a> {
@@ -12,7 +13,7 @@ pub(super) struct Machine<'a> {
     stack: Vec<usize>,
     // Lengths of the stack.
     marks: Vec<usize>,
-    memo: Vec<Option<usize>>,
+    memo: Vec<usize>,
 }
 
 pub(super) type Outcome<T = ()> = Result<T, &'static str>;
@@ -83,9 +84,9 @@ impl<'a> Machine<'a> {
             0x8e | 0x96 => self.other(8),
             b']' | b')' | 0x8f => self.push(Node::List(Vec::new())),
             0x85..=0x87 => {
-                let count = usize::from(operation - 0x84);
-                let from = self.stack.len().checked_sub(count).ok_or(SHORT)?;
-                let items = self.stack.split_off(from);
+                let items = (0x85..=operation).map(|_| self.pop());
+                let mut items = items.collect::<Outcome<Vec<_>>>()?;
+                items.reverse();
                 self.push(Node::List(items))
             }
             b't' | b'l' | 0x91 => {
@@ -120,18 +121,18 @@ impl<'a> Machine<'a> {
             0x94 => self.memoize(self.memo.len()),
             b'h' | b'j' => {
                 let index = self.length(if operation == b'h' { 1 } else { 4 })?;
-                let known = self.memo.get(index).copied().flatten();
+                let known = self.memo.get(index).copied();
                 self.stack.push(known.ok_or("what was never memorised")?);
                 Ok(())
             }
             b'c' => {
                 let (module, name) = (self.line()?, self.line()?);
-                self.push(Node::Global(format!("{module}.{name}")))
+                self.push(Node::Global { module, name })
             }
             0x93 => {
                 let (name, module) = (self.pop()?, self.pop()?);
-                let global = format!("{}.{}", self.text_of(module)?, self.text_of(name)?);
-                self.push(Node::Global(global))
+                let (module, name) = (self.text_of(module)?, self.text_of(name)?);
+                self.push(Node::Global { module, name })
             }
             b'R' | 0x81 => self.make(),
             // Arguments by name, which nothing here reads.
@@ -162,19 +163,26 @@ impl<'a> Machine<'a> {
         Ok(self.bytes(N)?.try_into().expect("as many bytes"))
     }
 
-    // A number of so many bytes.
+    // A whole number without a sign, of this many bytes; the lowest comes first.
     fn length(&mut self, bytes: usize) -> Outcome<usize> {
         let mut all = [0; 8];
         all[..bytes].copy_from_slice(self.bytes(bytes)?);
         usize::try_from(u64::from_le_bytes(all)).map_err(|_| "a length beyond this machine's")
     }
 
-    fn line(&mut self) -> Outcome<String> {
+    // A text up to the end of its line.
+    fn line(&mut self) -> Outcome<Range<usize>> {
         let rest = &self.data[self.at..];
         let len = rest.iter().position(|byte| *byte == b'\n');
-        let line = self.bytes(len.ok_or("a line that does not end")? + 1)?;
-        let text = std::str::from_utf8(&line[..line.len() - 1]);
-        Ok(text.map_err(|_| NO_TEXT)?.to_owned())
+        let text = self.text_range(len.ok_or("a line that does not end")?)?;
+        self.at += 1;
+        Ok(text)
+    }
+
+    fn text_range(&mut self, count: usize) -> Outcome<Range<usize>> {
+        let text = self.bytes(count)?;
+        std::str::from_utf8(text).map_err(|_| NO_TEXT)?;
+        Ok(self.at - count..self.at)
     }
 
     fn long(&mut self) -> Outcome {
@@ -195,9 +203,8 @@ impl<'a> Machine<'a> {
 
     fn text(&mut self, bytes: usize) -> Outcome {
         let count = self.length(bytes)?;
-        let text = self.bytes(count)?;
-        std::str::from_utf8(text).map_err(|_| NO_TEXT)?;
-        self.push(Node::Text(self.at - count..self.at))
+        let text = self.text_range(count)?;
+        self.push(Node::Text(text))
     }
 
     fn other(&mut self, bytes: usize) -> Outcome {
@@ -206,11 +213,9 @@ impl<'a> Machine<'a> {
         self.push(Node::Other)
     }
 
-    fn text_of(&self, node: usize) -> Outcome<&str> {
+    fn text_of(&self, node: usize) -> Outcome<Range<usize>> {
         match &self.nodes[node] {
-            Node::Text(range) => {
-                std::str::from_utf8(&self.data[range.clone()]).map_err(|_| NO_TEXT)
-            }
+            Node::Text(range) => Ok(range.clone()),
             _ => Err(NO_TEXT),
         }
     }
@@ -244,7 +249,7 @@ impl<'a> Machine<'a> {
         match &mut self.nodes[list] {
             Node::List(own) => own.extend_from_slice(items),
             // A list of a class of its own, whose elements nobody reads.
-            Node::Made { .. } => {}
+            Node::Made(_) => {}
             _ => return Err("elements of what is no list"),
         }
         Ok(())
@@ -253,7 +258,8 @@ impl<'a> Machine<'a> {
     fn set(&mut self, items: Vec<(usize, usize)>) -> Outcome {
         let dict = self.top()?;
         match &mut self.nodes[dict] {
-            Node::Dict(own) | Node::Made { items: own, .. } => own.extend(items),
+            Node::Dict(own) => own.extend(items),
+            Node::Made(made) => made.items.extend(items),
             _ => return Err("keys of what is no dict"),
         }
         Ok(())
@@ -261,32 +267,32 @@ impl<'a> Machine<'a> {
 
     fn memoize(&mut self, index: usize) -> Outcome {
         let top = self.top()?;
-        // Python numbers them in turn, so a number far beyond is no program of its.
-        if index > self.data.len() {
-            return Err("a place in the memory beyond the data");
+        // Python numbers them in turn.
+        if index > self.memo.len() {
+            return Err("a place in the memory out of turn");
         }
-        if index >= self.memo.len() {
-            self.memo.resize(index + 1, None);
+        match index == self.memo.len() {
+            true => self.memo.push(top),
+            false => self.memo[index] = top,
         }
-        self.memo[index] = Some(top);
         Ok(())
     }
 
     fn make(&mut self) -> Outcome {
         let (arguments, of) = (self.pop()?, self.pop()?);
-        self.push(Node::Made {
+        self.push(Node::Made(Box::new(Made {
             of,
             arguments,
             state: None,
             items: Vec::new(),
-        })
+        })))
     }
 
     fn build(&mut self) -> Outcome {
         let value = self.pop()?;
         let object = self.top()?;
         match &mut self.nodes[object] {
-            Node::Made { state, .. } => *state = Some(value),
+            Node::Made(made) => made.state = Some(value),
             _ => return Err("attributes of what is no object"),
         }
         Ok(())
