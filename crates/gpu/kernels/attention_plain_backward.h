@@ -26,9 +26,8 @@ template <class A>
 struct WeightGradient { A weight, d_product; };
 
 template <class A>
-FASCICLE_DEVICE WeightGradient<A> weight_gradient(const AttentionSizes& s, u64 index, A product, A log_sum_exp,
-                                                  A d_weight, A delta) {
-    ScoreBound<A> bound(s, A(1));
+FASCICLE_DEVICE WeightGradient<A> weight_gradient(const AttentionSizes& s, const ScoreBound<A>& bound, u64 index, A product,
+                                                  A log_sum_exp, A d_weight, A delta) {
     A part = bound.part(product), weight = exp_of(bound.factor * part - log_sum_exp);
     A kept = s.drops ? kept_factor<A>(s, index) : A(1);
     return {weight * kept, weight * (d_weight * kept - delta) * bound.slope(part)};
@@ -74,6 +73,7 @@ FASCICLE_DEVICE void attention_backward_queries(const AttentionBackwardParams& p
     load_sums(s, p.log_sum_exp, sequence, head, first, rows, log_sum_exp);
     load_sums(s, p.delta, sequence, head, first, rows, delta);
     clear(d_q, rows * size);
+    ScoreBound<A> bound(s, A(1));
     u64 end = keys_before(s, first + rows);
     for (u64 key = first_tile_of(s, sequence, first, keys); key < end; key += keys) {
         barrier();
@@ -85,7 +85,7 @@ FASCICLE_DEVICE void attention_backward_queries(const AttentionBackwardParams& p
             A product = dot(q + row * size, k + c * (size + 1), size);
             A d_weight = dot(d_out + row * size, v + c * (size + 1), size);
             u64 index = weight_index(s, sequence, head, first + row, key + c);
-            A d_product = weight_gradient(s, index, product, log_sum_exp[row], d_weight, delta[row]).d_product;
+            A d_product = weight_gradient(s, bound, index, product, log_sum_exp[row], d_weight, delta[row]).d_product;
             d_products[row * (keys + 1) + c] = meets(s, sequence, first + row, key + c) ? d_product : A(0);
         }
         barrier();
@@ -108,6 +108,7 @@ FASCICLE_DEVICE void add_queries(const AttentionBackwardParams& p, const KeyTile
     A *q = shared.take(queries * (size + 1)), *d_out = shared.take(queries * (size + 1));
     A *log_sum_exp = shared.take(queries), *delta = shared.take(queries);
     HeadRows others = query_rows(s, sequence, head);
+    ScoreBound<A> bound(s, A(1));
     barrier();
     load_rows<A, T>(p.q, others, query, queries, size, A(s.scale), q, size + 1);
     load_rows<A, T>(p.d_out, others, query, queries, size, A(1), d_out, size + 1);
@@ -119,7 +120,7 @@ FASCICLE_DEVICE void add_queries(const AttentionBackwardParams& p, const KeyTile
         A product = dot(tile.k + row * size, q + c * (size + 1), size);
         A d_weight = dot(tile.v + row * size, d_out + c * (size + 1), size);
         u64 index = weight_index(s, sequence, head, query + c, first + row);
-        auto gradient = weight_gradient(s, index, product, log_sum_exp[c], d_weight, delta[c]);
+        auto gradient = weight_gradient(s, bound, index, product, log_sum_exp[c], d_weight, delta[c]);
         bool met = query + c < s.queries && meets(s, sequence, query + c, first + row);
         tile.weights[row * (queries + 1) + c] = met ? gradient.weight : A(0);
         tile.d_products[row * (queries + 1) + c] = met ? gradient.d_product : A(0);

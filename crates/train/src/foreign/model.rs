@@ -263,7 +263,7 @@ fn read(stored: &Stored, families: &Families) -> Result<(Settings, Arc<dyn Forma
     let kind = settings.get("model_type").and_then(|kind| kind.as_str());
     let kind = kind.unwrap_or_default().to_owned();
     // A configuration of the library transformers has no arguments of Megatron.
-    let is_megatron = matches!(stored, Stored::Megatron(_));
+    let is_megatron = matches!(stored, Stored::Megatron(..));
     let format = families.format(&kind);
     let format = format.filter(|_| (kind == MEGATRON) == is_megatron);
     let format = format.ok_or_else(|| {

@@ -7,7 +7,10 @@ use crate::{
 };
 use hal::files;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::{
+    cell::OnceCell,
+    path::{Path, PathBuf},
+};
 
 /// The `model_type` under which Megatron's arguments are read.
 pub(super) const MEGATRON: &str = "megatron";
@@ -26,12 +29,12 @@ const NO_WEIGHTS: [&str; 4] = ["optimizer.", "chained_", "rng_state", "rerun_sta
 const RANK_FOLDER: &str = "mp_rank_00";
 
 /// A model's place.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum Stored {
     /// The settings, a file.
     Transformers(PathBuf),
-    /// The folder of a checkpoint.
-    Megatron(PathBuf),
+    /// The folder of a checkpoint, and that, once it has been opened for its arguments.
+    Megatron(PathBuf, OnceCell<Distributed>),
 }
 
 impl Stored {
@@ -47,7 +50,7 @@ impl Stored {
         }
         for folder in [Some(path.to_owned()), latest(path)].into_iter().flatten() {
             if folder.join(Distributed::METADATA_FILE).is_file() {
-                return Ok(Stored::Megatron(folder));
+                return Ok(Stored::Megatron(folder, OnceCell::new()));
             }
             if folder.join(RANK_FOLDER).is_dir() {
                 let found = format!(
@@ -66,7 +69,7 @@ impl Stored {
     pub(super) fn exists(&self) -> bool {
         match self {
             Stored::Transformers(config) => config.is_file(),
-            Stored::Megatron(_) => true,
+            Stored::Megatron(..) => true,
         }
     }
 
@@ -75,14 +78,20 @@ impl Stored {
     /// # Errors
     /// As [`Settings::open`]; [`Error::Checkpoint`] for a checkpoint without arguments.
     pub(super) fn settings(&self) -> Result<Settings> {
-        let folder = match self {
+        let (folder, opened) = match self {
             Stored::Transformers(config) => return Settings::open(config),
-            Stored::Megatron(folder) => folder,
+            Stored::Megatron(folder, opened) => (folder, opened),
         };
         let common = folder.join(COMMON_FILE);
         let mut keys = match common.exists() {
             true => saved_attributes(&common, "args")?,
-            false => distributed(folder)?.saved_attributes(COMMON_ENTRY, "args")?,
+            false => {
+                let checkpoint = distributed(folder)?;
+                let keys = checkpoint.saved_attributes(COMMON_ENTRY, "args")?;
+                // Its list is long, so `tensors` need not read it again.
+                let _ = opened.set(checkpoint);
+                keys
+            }
         };
         keys.insert("model_type".into(), Value::from(MEGATRON));
         Ok(Settings::new(&common, keys))
@@ -92,12 +101,17 @@ impl Stored {
     ///
     /// # Errors
     /// As [`PlainFolder::open`] and [`Distributed::open`].
-    pub(super) fn tensors(&self) -> Result<PlainFolder> {
+    pub(super) fn tensors(self) -> Result<PlainFolder> {
         Ok(match self {
             Stored::Transformers(config) => {
                 PlainFolder::open(config.parent().unwrap_or(Path::new("")))?
             }
-            Stored::Megatron(folder) => PlainFolder::of_distributed(distributed(folder)?),
+            Stored::Megatron(folder, opened) => {
+                PlainFolder::of_distributed(match opened.into_inner() {
+                    Some(checkpoint) => checkpoint,
+                    None => distributed(&folder)?,
+                })
+            }
         })
     }
 }

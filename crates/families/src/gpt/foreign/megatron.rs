@@ -7,7 +7,7 @@
 //! `megatron/training/arguments.py`, `megatron/core/models/gpt` and `megatron/core/transformer` of Megatron-LM core 0.16 and 0.20; names that
 //! have changed since 0.11 in both forms.
 
-use super::{Places, config, dropout, reference};
+use super::{Places, config, dropout, reference, rope::Rotary};
 use crate::{Activation, GptConfig, GptFamily, RopeScaling};
 use serde_json::{Map, Value, json};
 use train::{
@@ -73,17 +73,17 @@ impl Format for MegatronFormat {
         settings.only("rope_scaling_factor", &[json!(8.0)])?;
         let family = family(settings)?;
         let gated = family == GptFamily::Llama;
-        let biases = !gated;
         let is_rotary = family != GptFamily::Gpt2;
         let heads = settings.size("num_attention_heads")?;
         let head_size = settings.size("kv_channels")?;
-        let share = settings.number_or("rotary_percent", 1.0)?;
-        let turned = (head_size as f64 * share) as usize;
-        if is_rotary && turned == 0 {
-            return Err(settings.refuse(format!(
-                "found rotary_percent = {share} of heads of {head_size} elements, needs two elements at least"
-            )));
-        }
+        let rotary = Rotary {
+            base: settings.number_or("rotary_base", 10_000.0)?,
+            scaling: match is_rotary && settings.flag_or("use_rope_scaling", false)? {
+                true => SCALED,
+                false => RopeScaling::None,
+            },
+            share: settings.number_or("rotary_percent", 1.0)?,
+        };
         let config = GptConfig {
             family,
             layers: settings.size("num_layers")?,
@@ -94,7 +94,7 @@ impl Format for MegatronFormat {
                 false => heads,
             },
             head_size,
-            qkv_bias: !biases && settings.flag_or("add_qkv_bias", false)?,
+            qkv_bias: gated && settings.flag_or("add_qkv_bias", false)?,
             qk_norm: settings.flag_or("qk_layernorm", false)?,
             mlp_hidden: settings.size("ffn_hidden_size")?,
             activation: match (gated, settings.flag_or("bias_gelu_fusion", true)?) {
@@ -108,20 +108,16 @@ impl Format for MegatronFormat {
             vocabulary: settings.size("padded_vocab_size")?,
             tied_head: !settings.flag_or("untie_embeddings_and_output_weights", false)?,
             dropout: dropout(settings, &["hidden_dropout", "attention_dropout"], 0.1)?,
-            norm_epsilon: match settings.get("layernorm_epsilon") {
-                Some(_) => settings.number_or("layernorm_epsilon", 1e-5)?,
-                None => settings.number_or("norm_epsilon", 1e-5)?,
+            norm_epsilon: settings.number_or(
+                "layernorm_epsilon",
+                settings.number_or("norm_epsilon", 1e-5)?,
+            )?,
+            rope_base: rotary.base,
+            rotary_size: match is_rotary {
+                true => rotary.turned(settings, head_size)?,
+                false => 0,
             },
-            rope_base: settings.number_or("rotary_base", 10_000.0)?,
-            rotary_size: if is_rotary && turned < head_size {
-                turned
-            } else {
-                0
-            },
-            rope_scaling: match is_rotary && settings.flag_or("use_rope_scaling", false)? {
-                true => SCALED,
-                false => RopeScaling::None,
-            },
+            rope_scaling: rotary.scaling,
             init_deviation: settings.number_or("init_method_std", 0.02)?,
             ..GptConfig::default()
         };
@@ -239,16 +235,13 @@ impl Format for MegatronFormat {
 
 // The family that has the same positions, norms, biases and MLP.
 fn family(settings: &Settings) -> Result<GptFamily> {
-    let text = |key: &str, absent: &'static str| {
-        let found = settings.get(key).and_then(Value::as_str);
-        found.unwrap_or(absent).to_owned()
-    };
-    let positions = text("position_embedding_type", "learned_absolute");
-    let norm = text("normalization", "LayerNorm");
+    let text = |key| settings.get(key).and_then(Value::as_str);
+    let positions = text("position_embedding_type").unwrap_or("learned_absolute");
+    let norm = text("normalization").unwrap_or("LayerNorm");
     let gated = settings.flag_or("swiglu", false)?;
     let biases = settings.flag_or("add_bias_linear", true)?;
     let of_heads = settings.flag_or("qk_layernorm", false)?;
-    match (positions.as_str(), norm.as_str(), gated, biases, of_heads) {
+    match (positions, norm, gated, biases, of_heads) {
         ("rope", "RMSNorm", true, false, _) => Ok(GptFamily::Llama),
         ("rope", "LayerNorm", false, true, false) => Ok(GptFamily::GptNeox),
         ("learned_absolute", "LayerNorm", false, true, false) => Ok(GptFamily::Gpt2),
