@@ -148,7 +148,8 @@ fn flip_part(trainer: &Trainer, part: Part, fault: Fault) -> train::Result<()> {
         Ok(())
     })?;
     let mut held = held.into_iter();
-    set.write::<Error>(part, |_| Ok(held.next().expect("as many as were read")))
+    set.write::<Error>(part, |_| Ok(held.next().expect("as many as were read")))?;
+    Ok(())
 }
 
 fn chosen(trainer: &Trainer, fault: Fault) -> String {

@@ -56,7 +56,8 @@ fn set(trainer: &Trainer, weights: &Weights) -> train::Result<()> {
     let set = trainer.parameters();
     set.write::<Error>(Part::Weights, |parameter| {
         Ok(weights[parameter.name()].clone())
-    })
+    })?;
+    Ok(())
 }
 
 // One rank, and no pipeline: w(t+1) = w(t) - update(gradient of batch t at w(t-1)).

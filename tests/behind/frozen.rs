@@ -11,7 +11,7 @@ use testkit::{ranks, try_ranks};
 use train::{
     Config, Result,
     checkpoint::{Reader, path_of_step},
-    config::{FrozenWeights, PlaceKind},
+    config::{FrozenWeights, PlaceKind, Precision},
     trainer::{Attached, CheckpointWriter, Weights},
 };
 
@@ -71,37 +71,84 @@ fn they_are_written_within_a_step_and_once() {
             };
             assert_eq!(save(&mut rank, true)?, 1);
             assert_eq!(save(&mut rank, false)?, 2);
-            // Whoever writes them has other weights, even if they are the same.
+            // A run that resumes takes over the file of the checkpoint that it reads.
             let reader = Reader::open(path_of_step(&path, 2))?;
             let all: Vec<_> = reader.names().map(str::to_owned).collect();
             rank.trainer.resume(reader.path())?;
             assert!(all.iter().any(|name| name.contains("lora")));
-            assert_eq!(save(&mut rank, true)?, 3);
+            assert_eq!(save(&mut rank, false)?, 3);
             assert_eq!(save(&mut rank, false)?, 4);
+            // One file is gone from that checkpoint and from the last one.
             if world.rank() == 0 {
-                for name in names(&path_of_step(&path, 4)) {
-                    if name.starts_with("frozen-") {
-                        fs::remove_file(path_of_step(&path, 4).join(name)).unwrap();
-                        break;
-                    }
+                for step in [2, 4] {
+                    let folder = path_of_step(&path, step);
+                    let mut all = names(&folder).into_iter();
+                    let first = all.find(|name| name.starts_with("frozen-")).unwrap();
+                    fs::remove_file(folder.join(first)).unwrap();
                 }
             }
             assert_eq!(save(&mut rank, true)?, 5);
+            // Whoever writes them has other weights, even if they are the same.
+            let reader = Reader::open(path_of_step(&path, 5))?;
+            rank.trainer.load_weights(&reader, &[])?;
+            assert_eq!(save(&mut rank, true)?, 6);
             Ok(())
         });
-        let num_files = num_names(dir.path(), 1).len();
-        assert_eq!(num_names(dir.path(), 1), vec![2; num_files], "{grid}");
-        let mut of_third = num_names(dir.path(), 3);
-        of_third.sort();
-        // That of the rank whose file was removed has one name, and a new file.
-        assert_eq!(of_third[1..], vec![3; num_files - 1], "{grid}");
-        assert_eq!(
-            (of_third[0], num_names(dir.path(), 4).len()),
-            (1, num_files - 1)
-        );
-        let expected = saved_in_steps(&config, &[1, 2, 3, 5]);
-        let found = [1, 2, 3, 5].map(|step| state(dir.path(), step));
+        let all = [1, 2, 3, 4, 5, 6].map(|step| num_names(dir.path(), step));
+        let num_files = all[0].len();
+        let but_one = |of_it: u64, others: u64| {
+            let mut numbers = vec![others; num_files];
+            numbers[0] = of_it;
+            numbers
+        };
+        assert_eq!(all[0], but_one(2, 5), "{grid}");
+        assert_eq!(all[1], vec![5; num_files - 1], "{grid}");
+        assert_eq!(all[4], but_one(1, 5), "{grid}");
+        assert_eq!(all[5], vec![1; num_files], "{grid}");
+        let expected = saved_in_steps(&config, &[1, 3, 5, 6]);
+        let found = [1, 3, 5, 6].map(|step| state(dir.path(), step));
         assert_eq!(found, *expected, "{grid}");
+    }
+}
+
+#[test]
+fn a_run_that_resumes_writes_those_that_it_rounds_or_cuts_otherwise() {
+    let plain = adapted("x=2", false);
+    let changed = |edit: fn(&mut Config)| {
+        let mut config = plain.clone();
+        edit(&mut config);
+        config
+    };
+    let nf4 = changed(|config| config.tuning.frozen_weights = FrozenWeights::Nf4);
+    let bf16 = changed(|config| config.training.precision = Precision::Bf16);
+    let cut = changed(|config| config.parallel.grid = "y=2".parse().unwrap());
+    for (first, second, names) in [
+        (&plain, &plain, 2),
+        (&plain, &nf4, 1),
+        (&nf4, &nf4, 2),
+        (&nf4, &plain, 2),
+        (&plain, &bf16, 1),
+        (&bf16, &bf16, 2),
+        (&bf16, &plain, 2),
+        (&plain, &cut, 1),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        for config in [first, second] {
+            let (path, config) = (dir.path().to_owned(), config.clone());
+            ranks(2, move |world, device| {
+                let mut rank = Rank::new(&config, &world, &device)?;
+                if path_of_step(&path, 1).exists() {
+                    rank.trainer.resume(&path)?;
+                }
+                // Rank 0 may be about to make the first one.
+                world.everyone().all_gather(&[])?;
+                rank.step()?;
+                rank.trainer.save_with(&path, ALL, &Attached::default())
+            });
+        }
+        assert_eq!(num_names(dir.path(), 1), [names; 2]);
+        assert_eq!(num_names(dir.path(), 2), [names; 2]);
+        state(dir.path(), 2);
     }
 }
 

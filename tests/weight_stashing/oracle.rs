@@ -32,7 +32,8 @@ pub fn weights(set: &ParameterSet) -> train::Result<Weights> {
 fn set(set: &ParameterSet, weights: &Weights) -> train::Result<()> {
     set.write::<Error>(Part::Weights, |parameter| {
         Ok(weights[parameter.name()].clone())
-    })
+    })?;
+    Ok(())
 }
 
 /// w(u+1) of stage s = w(u) - update(gradient of micro-batch u, where each stage has its w(u - (p-1-s))), clipped by the norm of

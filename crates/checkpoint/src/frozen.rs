@@ -5,7 +5,8 @@ use crate::{
     disk::Disk,
     folder::path_of_step,
     local::FileCopy,
-    reader::own_length,
+    manifest::{Manifest, Placed, TensorEntry},
+    reader::{Reader, own_length},
     shard::{PieceRecord, ShardRecord, write_at},
     stream::Emit,
     writer::Writer,
@@ -44,11 +45,44 @@ impl FrozenFile {
         pieces: Vec<PieceRecord>,
         fill: &mut dyn FnMut(usize, &mut Emit<'_>) -> Result<()>,
     ) -> Result<FrozenFile> {
-        let name = format!("frozen-{rank:05}.safetensors");
-        let path = Writer::dir_of_step(checkpoints_dir, step).join(name);
+        let path = Writer::dir_of_step(checkpoints_dir, step).join(name_of(rank));
         let record = write_at(disk, &path, rank, pieces, fill)?;
         Ok(FrozenFile {
             path: path_of_step(checkpoints_dir, step).join(record.file_name()),
+            record,
+        })
+    }
+
+    /// A rank's file in a checkpoint that is complete, if it holds these pieces and no others.
+    pub fn found(reader: &Reader, rank: usize, pieces: &[PieceRecord]) -> Option<FrozenFile> {
+        let (name, Manifest { files, tensors, .. }) = (name_of(rank), &reader.manifest);
+        let file = files.iter().position(|file| file.name == name)?;
+        // Those without elements are not stored.
+        let stored = pieces.iter().filter(|own| !own.index.is_empty()).count();
+        let held = tensors.values().flat_map(|tensor| &tensor.pieces);
+        if held.filter(|piece| piece.file == file).count() != stored {
+            return None;
+        }
+        let placed = |own: &PieceRecord| {
+            let is_alike = |tensor: &&TensorEntry| tensor.info == own.info();
+            let tensor = tensors.get(&own.name).filter(is_alike)?;
+            let is_own = |piece: &&Placed| piece.file == file && piece.index == own.index;
+            let offset = match own.index.is_empty() {
+                true => 0,
+                false => tensor.pieces.iter().find(is_own)?.offset,
+            };
+            Some(PieceRecord {
+                offset,
+                ..own.clone()
+            })
+        };
+        let record = ShardRecord {
+            rank,
+            file: files[file].clone(),
+            pieces: pieces.iter().map(placed).collect::<Option<_>>()?,
+        };
+        Some(FrozenFile {
+            path: reader.path().join(name),
             record,
         })
     }
@@ -104,6 +138,10 @@ impl FrozenFile {
     pub fn record(&self) -> &ShardRecord {
         &self.record
     }
+}
+
+fn name_of(rank: usize) -> String {
+    format!("frozen-{rank:05}.safetensors")
 }
 
 /// Gives the file of a record, if `path` has its length, a second name in a folder; whether it has one.

@@ -1,7 +1,7 @@
 //! One rank's file: boxes of global tensors.
 
 use crate::{
-    Error, Result,
+    Error, Result, TensorInfo,
     boxes::{fits, num_bytes},
     disk::{Disk, FileSystem},
     element, folder,
@@ -58,6 +58,17 @@ pub struct PieceRecord {
     pub index: IndexBox,
     /// 0 until they are written.
     pub offset: u64,
+}
+
+impl PieceRecord {
+    /// The description of its tensor.
+    pub(crate) fn info(&self) -> TensorInfo {
+        TensorInfo {
+            dtype: self.dtype,
+            global_shape: self.global_shape.clone(),
+            layout: self.layout.clone(),
+        }
+    }
 }
 
 /// Writes a rank's pieces into the folder that a [`Writer`](super::Writer) made, and syncs them.

@@ -8,7 +8,11 @@
 //! NormalFloat in appendix E.
 
 use crate::threads;
-use std::{fmt, str::FromStr};
+use std::{
+    fmt,
+    str::FromStr,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 /// Elements of a row that share a scale.
 pub const BLOCK: usize = 64;
@@ -225,6 +229,36 @@ impl QuantisedPart {
         stored
     }
 
+    /// Whether stored weights stand for exactly these numbers, none of which coding has rounded; compared on that many threads.
+    ///
+    /// # Panics
+    /// Unless there are as many numbers as elements, and the bytes are a part's.
+    pub fn stands_for(&self, threads: usize, numbers: &[f64], stored: &[u8]) -> bool {
+        assert_eq!(numbers.len(), self.rows * self.columns);
+        assert_eq!(stored.len(), self.bytes());
+        let (shares, codes) = (self.format.shares(), &stored[self.first_code()..]);
+        let value = |element: usize| {
+            let code = match self.format {
+                Quantised::Int8 => codes[element],
+                Quantised::Nf4 => codes[element / 2] >> (element % 2 * 4) & 15,
+            };
+            let at = self.scale_of(element) * size_of::<f32>();
+            let scale = stored[at..]
+                .first_chunk()
+                .map_or(0.0, |scale| f32::from_ne_bytes(*scale));
+            f64::from(shares[usize::from(code)] * scale)
+        };
+        let share = numbers.len().div_ceil(threads.max(1)).max(1);
+        let is_same = AtomicBool::new(true);
+        threads::on_each(numbers.chunks(share).enumerate(), |(index, numbers)| {
+            let mut elements = (index * share..).zip(numbers);
+            if !elements.all(|(element, number)| value(element) == *number) {
+                is_same.store(false, Ordering::Relaxed);
+            }
+        });
+        is_same.into_inner()
+    }
+
     // The codes of elements from `first` on.
     fn code(&self, (first, numbers): (usize, &[f64]), scales: &[f32], codes: &mut [u8]) {
         for (element, number) in numbers.iter().enumerate() {
@@ -310,7 +344,7 @@ mod tests {
         assert!("int4".parse::<Quantised>().is_err());
     }
 
-    fn stands_for(part: &QuantisedPart, stored: &[u8]) -> Vec<f64> {
+    fn values(part: &QuantisedPart, stored: &[u8]) -> Vec<f64> {
         let (shares, codes) = (part.format.shares(), &stored[part.first_code()..]);
         let of_element = |element: usize| {
             let code = match part.format {
@@ -343,7 +377,15 @@ mod tests {
                 let stored = part.store(1, &numbers, &scales);
                 assert_eq!(part.store(3, &numbers, &scales), stored);
                 assert_eq!(stored.len(), part.bytes());
-                let found = stands_for(&part, &stored);
+                let found = values(&part, &stored);
+                for threads in [1, 3] {
+                    assert!(part.stands_for(threads, &found, &stored));
+                    let is_exact = found == numbers;
+                    assert_eq!(part.stands_for(threads, &numbers, &stored), is_exact);
+                    let mut other = found.clone();
+                    other[len - 1] += 1e-3;
+                    assert!(!part.stands_for(threads, &other, &stored));
+                }
                 let widest = match format {
                     Quantised::Int8 => 0.5 / 127.0,
                     Quantised::Nf4 => (1.0 - 0.6961) / 2.0,

@@ -72,5 +72,5 @@ pub use recording::Recording;
 pub use saved::{Carried, SavedSegment};
 pub use stream::{Event, Stream};
 pub(crate) use tensor::Arguments;
-pub use tensor::{Scalar, Tensor};
+pub use tensor::{Scalar, Tensor, is_exact};
 pub use uneven_shards::UnevenShards;

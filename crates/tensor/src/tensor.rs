@@ -9,6 +9,7 @@ pub(crate) use arguments::Arguments;
 use crate::{Device, Stream, shape, storage::Storage};
 use bytemuck::Pod;
 use hal::{Access, DType, Element, Error, Kernel, RawSlice, Result, kernel::Fill};
+pub use rounding::is_exact;
 use rounding::rounded;
 use std::{fmt, rc::Rc};
 

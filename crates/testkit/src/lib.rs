@@ -21,8 +21,8 @@ pub use rows::{assert_near, scaled, train_rows};
 pub use runs::{Watched, config_of_bytes, dataset, digest_of, new_run, ran, run_of_bytes};
 pub use testing::{Difference, Outcome, difference};
 pub use training::{
-    all_grids, config, edit_gpt, fixed_batch, fixed_tokens, gpt, grids, is_exhaustive, on, serial,
-    train, train_on, train_steps, train_with,
+    all_grids, config, edit_gpt, fixed_batch, fixed_tokens, gpt, grids, in_turn, is_exhaustive, on,
+    serial, train, train_on, train_steps, train_with,
 };
 pub use vendors::{ranks_with, try_ranks_with};
 

@@ -50,22 +50,32 @@ const TOGETHER: [[Axis; 3]; 6] = [
     [Axis::Z, Axis::Context, Axis::Pipeline],
 ];
 
-/// The same, but on 8 ranks those that cut some three axes in two alone, unless the tests are exhaustive: of the others, 4 ranks have
-/// the degrees, and `tests/parity.rs` has all.
+/// The same, but unless the tests are exhaustive those alone that cut one axis, on up to 4 ranks, or some three axes, on 8:
+/// `tests/parity.rs` has all.
 pub fn grids(ranks: &[usize]) -> Vec<Degrees> {
     let mut grids = all_grids(ranks);
     let is_told = |grid: &Degrees| {
         let cuts = |axes: &[Axis; 3]| axes.iter().all(|axis| grid.get(*axis) == 2);
-        let product: usize = grid.iter().map(|(_, degree)| degree).product();
-        product < 8 || TOGETHER.iter().any(cuts)
+        let degrees = || grid.iter().map(|(_, degree)| degree);
+        let is_one_axis = degrees().filter(|degree| *degree > 1).count() <= 1;
+        (is_one_axis && degrees().all(|degree| degree < 8)) || TOGETHER.iter().any(cuts)
     };
     grids.retain(|grid| is_exhaustive() || is_told(grid));
     grids
 }
 
-/// Whether the tests are to try everything: `FASCICLE_PARITY` is `all`. Grids of 8 ranks take two thirds of the time.
+/// Whether the tests are to try everything: `FASCICLE_PARITY` is `all`.
 pub fn is_exhaustive() -> bool {
     std::env::var("FASCICLE_PARITY").is_ok_and(|value| value == "all")
+}
+
+/// All of these choices if the tests are exhaustive, otherwise one, in turn: for cases that need not meet each of them.
+pub fn in_turn<T>(case: usize, choices: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut choices: Vec<T> = choices.into_iter().collect();
+    if !is_exhaustive() && !choices.is_empty() {
+        choices = vec![choices.swap_remove(case % choices.len())];
+    }
+    choices
 }
 
 /// The sizes of a GPT configuration.

@@ -88,6 +88,38 @@ fn what_has_changed_is_written() {
     assert!(holds_all(dir, 1, 9) && holds_all(dir, 3, 11));
 }
 
+#[test]
+fn a_complete_checkpoint_is_asked_for_its_file() {
+    let (dir, mut files) = (tempfile::tempdir().unwrap(), Vec::new());
+    let dir = dir.path();
+    save(dir, 1, 9, &mut files);
+    let reader = Reader::open(path_of_step(dir, 1)).unwrap();
+    let own = |rank: usize| -> Vec<PieceRecord> {
+        let pieces = files[rank].record().pieces.iter();
+        let unplaced = |piece: &PieceRecord| PieceRecord {
+            offset: 0,
+            ..piece.clone()
+        };
+        pieces.map(unplaced).collect()
+    };
+    let found = [0, 1].map(|rank| FrozenFile::found(&reader, rank, &own(rank)).unwrap());
+    for (rank, file) in found.iter().enumerate() {
+        assert_eq!(file.record(), files[rank].record());
+        assert!(file.holds(rank, &own(rank)));
+    }
+    let mut files = found.to_vec();
+    save(dir, 2, 9, &mut files);
+    assert_eq!(num_names(dir, 2), [2, 2]);
+    assert!(holds_all(dir, 2, 9));
+    // One of another rank, of wider elements, of more tensors, and of none.
+    let mut wider = own(0);
+    wider[0].dtype = DType::F64;
+    let more = [own(0), own(1)].concat();
+    for (rank, pieces) in [(1, own(0)), (2, own(1)), (0, wider), (0, more), (0, vec![])] {
+        assert!(FrozenFile::found(&reader, rank, &pieces).is_none());
+    }
+}
+
 /// A disk without second names.
 #[derive(Debug)]
 struct Nameless;

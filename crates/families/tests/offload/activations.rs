@@ -56,11 +56,12 @@ const BEYOND: [&[&str]; 2] = [
 
 #[test]
 fn the_bits_are_those_of_activations_on_the_device() {
-    for grid in GRIDS {
-        for settings in [
-            ["training.recompute = false", "model.dropout = 0.1"],
-            ["training.recompute = true", "training.precision = \"bf16\""],
-        ] {
+    let all = [
+        ["training.recompute = false", "model.dropout = 0.1"],
+        ["training.recompute = true", "training.precision = \"bf16\""],
+    ];
+    for (number, grid) in GRIDS.into_iter().enumerate() {
+        for settings in testkit::in_turn(number, all) {
             let edits = [grid, &settings[..]].concat();
             let folder = tempfile::tempdir().unwrap();
             let on_device = train(&config(&edits), 0..3, None, &folder.path().join("0")).unwrap();
@@ -96,11 +97,12 @@ const MIXED: [&[&str]; 4] = [
 
 #[test]
 fn segments_that_differ_in_their_memory_have_the_bits_of_those_that_do_not() {
-    for grid in GRIDS {
-        for settings in [
-            ["model.dropout = 0.1", "training.precision = \"f32\""],
-            ["model.dropout = 0.0", "training.precision = \"bf16\""],
-        ] {
+    let all = [
+        ["model.dropout = 0.1", "training.precision = \"f32\""],
+        ["model.dropout = 0.0", "training.precision = \"bf16\""],
+    ];
+    for (number, grid) in GRIDS.into_iter().enumerate() {
+        for settings in testkit::in_turn(number, all) {
             let edits = [grid, &settings[..], &["placement.piece_kib = 3"]].concat();
             let folder = tempfile::tempdir().unwrap();
             let plain = train(&config(&edits), 0..3, None, &folder.path().join("0")).unwrap();

@@ -39,11 +39,11 @@ const BEYOND: [&[&str]; 4] = [
 
 #[test]
 fn every_optimiser_has_the_bits_of_state_on_the_device() {
-    for optimiser in ["adamw", "sgd", "lion", "muon"] {
-        for precision in ["f32", "bf16"] {
-            let optimiser = format!("training.optimiser = \"{optimiser}\"");
-            let precision = format!("training.precision = \"{precision}\"");
-            for grid in GRIDS {
+    for (number, optimiser) in ["adamw", "sgd", "lion", "muon"].into_iter().enumerate() {
+        let optimiser = format!("training.optimiser = \"{optimiser}\"");
+        for (index, grid) in GRIDS.into_iter().enumerate() {
+            for precision in testkit::in_turn(number + index, ["f32", "bf16"]) {
+                let precision = format!("training.precision = \"{precision}\"");
                 let momentum = "training.momentum = 0.9";
                 let edits = [&[&*optimiser, &precision, momentum], grid].concat();
                 let folder = tempfile::tempdir().unwrap();

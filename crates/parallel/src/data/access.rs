@@ -237,7 +237,8 @@ impl ParameterSet {
         })
     }
 
-    /// Sets `part` of each parameter that has it to the values that `numbers` returns for its shard.
+    /// Sets `part` of each parameter that has it to the values that `numbers` returns for its shard. Returns whether frozen parameters
+    /// now hold these as they are, none of them rounded.
     ///
     /// Collective if weights are stored [as codes](Parameter::quantise): every rank must call it.
     ///
@@ -248,7 +249,8 @@ impl ParameterSet {
         &self,
         part: Part,
         mut numbers: impl FnMut(&Parameter) -> std::result::Result<Vec<f64>, E>,
-    ) -> std::result::Result<(), E> {
+    ) -> std::result::Result<bool, E> {
+        let mut is_exact = true;
         for bucket in self.buckets_with(part) {
             let given = bucket
                 .parameters
@@ -259,11 +261,23 @@ impl ParameterSet {
                 Part::Scales(state) => self.set_scales(bucket, state, &given)?,
                 Part::RowMeans => self.set_means(bucket, 0, &given)?,
                 Part::ColumnMeans => self.set_means(bucket, 1, &given)?,
-                _ if bucket.is_quantised => self.store_quantised(bucket, part, &given)?,
-                _ => self.fill(bucket, part, given)?,
+                _ if bucket.is_quantised => {
+                    is_exact &= self.store_quantised(bucket, part, &given)?;
+                }
+                _ => {
+                    is_exact &= !bucket.is_frozen() || self.is_held(&given);
+                    self.fill(bucket, part, given)?;
+                }
             }
         }
-        Ok(())
+        Ok(is_exact)
+    }
+
+    // Whether the type of weights has these numbers.
+    fn is_held(&self, given: &[Vec<f64>]) -> bool {
+        let (threads, dtype) = (self.0.context.threads_of_host(), self.0.options.dtype);
+        let mut all = given.iter();
+        all.all(|numbers| tensor::is_exact(threads, dtype, numbers))
     }
 
     // Frozen parameters have only weights, and matrices that are updated as a whole a number of states of their own.

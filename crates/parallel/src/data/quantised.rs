@@ -45,10 +45,12 @@ impl ParameterSet {
             values
         };
         let numbers: Vec<Vec<f64>> = bucket.parameters.iter().map(drawn).collect();
-        self.store_quantised(bucket, Part::Weights, &numbers)
+        self.store_quantised(bucket, Part::Weights, &numbers)?;
+        Ok(())
     }
 
-    /// Stores the codes of these numbers, parameter by parameter. Ranks that hold parts of the same blocks agree on their scales.
+    /// Stores the codes of these numbers, parameter by parameter; returns whether they stand for exactly these. Ranks that hold parts
+    /// of the same blocks agree on their scales.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a part that is not of weights; those of the collective.
@@ -57,7 +59,7 @@ impl ParameterSet {
         bucket: &Bucket,
         part: Part,
         numbers: &[Vec<f64>],
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let stored = match part {
             Part::Values | Part::Weights => bucket.values.tensor()?,
             Part::Previous(updates) => bucket.previous(updates)?,
@@ -65,6 +67,7 @@ impl ParameterSet {
         };
         let threads = self.0.context.threads_of_host();
         let parameters = bucket.parameters.iter().zip(&bucket.places).zip(numbers);
+        let mut is_exact = true;
         for ((parameter, place), numbers) in parameters {
             let Some(part) = parameter.quantised_part() else {
                 continue;
@@ -72,9 +75,10 @@ impl ParameterSet {
             let own = scales(parameter, &part, numbers)?;
             let scales = self.agree_on_scales(parameter, &part, own)?;
             let bytes = part.store(threads, numbers, &scales);
+            is_exact &= part.stands_for(threads, numbers, &bytes);
             stored.rows(place.start, place.len())?.upload(&bytes)?;
         }
-        Ok(())
+        Ok(is_exact)
     }
 
     // The largest of what the ranks found that hold a part of a block.

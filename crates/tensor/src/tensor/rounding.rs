@@ -1,5 +1,8 @@
 //! Numbers of the host in a tensor's type.
 
+use hal::DType;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 // Numbers whose rounding justifies an additional thread: about a millisecond, with the memory that they are written to.
 const WORTH_A_THREAD: usize = 1 << 19;
 
@@ -25,9 +28,48 @@ pub(super) fn rounded<T: Copy + Default + Send>(
     all
 }
 
+/// Whether a float type holds each of these numbers as it is; compared on at most `threads` threads. It holds no NaN as it is.
+pub fn is_exact(threads: usize, dtype: DType, numbers: &[f64]) -> bool {
+    let held = |number: f64| match dtype {
+        DType::F32 => f64::from(number as f32),
+        DType::Bf16 => half::bf16::from_f32(number as f32).to_f64(),
+        DType::F16 => half::f16::from_f32(number as f32).to_f64(),
+        _ => number,
+    };
+    let threads = threads.min(numbers.len() / WORTH_A_THREAD).max(1);
+    let share = numbers.len().div_ceil(threads).max(1);
+    let is_exact = AtomicBool::new(true);
+    hal::threads::on_each(numbers.chunks(share), |numbers| {
+        if !numbers.iter().all(|number| held(*number) == *number) {
+            is_exact.store(false, Ordering::Relaxed);
+        }
+    });
+    is_exact.into_inner()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_that_a_type_does_not_have_are_found() {
+        let mut numbers = vec![1.5; 2 * WORTH_A_THREAD + 3];
+        let last = numbers.len() - 1;
+        for number in [1.0 + 1e-3, 1.0 + 1e-9, 1e-9, f64::NAN] {
+            numbers[last] = number;
+            let all = [DType::F64, DType::F32, DType::F16, DType::Bf16];
+            let found = all.map(|dtype| is_exact(2, dtype, &numbers));
+            let needed = all.map(|dtype| match dtype {
+                DType::F64 => !number.is_nan(),
+                _ => false,
+            });
+            assert_eq!(found, needed, "{number}");
+        }
+        numbers[last] = 1.0 + 1.0 / 512.0;
+        let found = [DType::F32, DType::F16, DType::Bf16].map(|dtype| is_exact(3, dtype, &numbers));
+        assert_eq!(found, [true, true, false]);
+        assert!(is_exact(1, DType::Bf16, &[]));
+    }
 
     #[test]
     fn threads_change_no_number() {

@@ -1,4 +1,5 @@
-//! Writes frozen weights, once in a run: a checkpoint takes over the file of the one before.
+//! Writes frozen weights, once in a run: a checkpoint takes over the file of the one before, and the first one of a resumed run that
+//! of the checkpoint that was read.
 //!
 //! They may be most of a model, so no copy of them is made. While they are written, the steps wait, and the host holds a few MiB at
 //! a time.
@@ -6,11 +7,11 @@
 use super::{
     Trainer,
     disk_work::{Next, Pass, Patience},
-    snapshot::{OwnFiles, Snapshot, copy, is_finite},
+    snapshot::{self, OwnFiles, Snapshot, copy, is_finite},
 };
 use crate::{
     Error, Result,
-    checkpoint::{self, Disk, Emit, FrozenFile, PieceRecord},
+    checkpoint::{self, Disk, Emit, FrozenFile, PieceRecord, Reader},
 };
 use bootstrap::World;
 use parallel::{Parameter, data::Part};
@@ -30,13 +31,22 @@ pub(super) struct FrozenPieces {
 }
 
 /// The file of frozen weights in a complete checkpoint, and their version.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) file: FrozenFile,
     pub(super) version: u64,
 }
 
 impl Kept {
+    /// That of a checkpoint which a trainer has just read, none of whose frozen weights it has rounded.
+    pub(super) fn found(trainer: &Trainer, reader: &Reader) -> Option<Kept> {
+        let weights = snapshot::frozen_pieces(trainer);
+        let rank = trainer.context.world().rank();
+        let file = FrozenFile::found(reader, rank, &weights.own())?;
+        let version = weights.version;
+        weights.is_any().then_some(Kept { file, version })
+    }
+
     /// The file, if it is there and has these weights.
     pub(super) fn file_of(&self, weights: &FrozenPieces, rank: usize) -> Option<&FrozenFile> {
         let is_same = self.version == weights.version && self.file.holds(rank, &weights.own());
@@ -66,8 +76,8 @@ impl Snapshot {
     }
 }
 
-/// Writes this rank's files of a checkpoint into its folder. Frozen weights are read from the trainer, if it is given, unless the
-/// checkpoint before has them. Collective.
+/// Writes this rank's files of a checkpoint into its folder. Frozen weights are read from the trainer, if it is given, unless an
+/// earlier checkpoint has them. Collective.
 ///
 /// # Errors
 /// As [`Trainer::save`].

@@ -3,6 +3,7 @@
 use super::{
     Trainer, Weights, disk_work,
     disk_work::Patience,
+    frozen::Kept,
     stored::{is_previous, parts, previous_prefix, stored},
 };
 use crate::{Error, Mismatch, Result, checkpoint::Reader};
@@ -79,13 +80,17 @@ impl Trainer {
         let parts = parts(&options);
         check_names(declared, &reader, (&options, &parts), &late)?;
         self.pipeline.forget_ahead();
-        fill(world, &reader, self.parameters(), &parts)?;
+        let is_exact = fill(world, &reader, self.parameters(), &parts)?;
         if begins {
             self.pipeline.equal_versions()?;
         }
         self.num_updates = stored.num_updates;
         self.loss_scale = self.loss_scale.resumed(stored.loss_scale);
         self.next_step = reader.step();
+        self.frozen_file = match is_exact {
+            true => Kept::found(self, &reader),
+            false => None,
+        };
         Ok(())
     }
 }
@@ -184,7 +189,8 @@ pub(crate) fn write_weights(
             (None, _) => patience.wait_for(|| weights.read(name, shape, index)),
         }
     });
-    patience.finish(written)
+    patience.finish(written)?;
+    Ok(())
 }
 
 /// Compares every byte of a checkpoint with its checksums. Collective: ranks share the files, and wait as long as it takes.
@@ -198,7 +204,8 @@ pub fn verify(world: &World, reader: &Reader) -> Result<()> {
     })
 }
 
-/// Sets parts of the parameters to what is stored under the prefix of each. Collective; the disk may be slow.
+/// Sets parts of the parameters to what is stored under the prefix of each; returns whether frozen ones hold it as it is. Collective;
+/// the disk may be slow.
 ///
 /// # Errors
 /// [`Error::Checkpoint`] for elements that cannot be read or are not floats, on the rank that reads them, and
@@ -208,10 +215,10 @@ pub(crate) fn fill(
     reader: &Reader,
     parameters: &ParameterSet,
     parts: &[(String, Part)],
-) -> Result<()> {
+) -> Result<bool> {
     let mut patience = Patience::new(world);
-    let filled = parts.iter().try_for_each(|(prefix, part)| {
-        parameters.write(*part, |parameter| {
+    let filled = parts.iter().try_fold(true, |is_exact, (prefix, part)| {
+        let is_written = parameters.write(*part, |parameter| {
             let name = format!("{prefix}{}", parameter.name());
             let options = parameters.options();
             let shape = options.shape_of(*part, parameter);
@@ -221,7 +228,8 @@ pub(crate) fn fill(
                 true => Ok(each(reader.read(&name, &shape, &index)?)),
                 false => Ok(reader.read_f64(&name, &shape, &index)?),
             })
-        })
+        });
+        Ok(is_exact & is_written?)
     });
     patience.finish(filled)
 }

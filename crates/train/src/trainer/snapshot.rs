@@ -22,6 +22,8 @@ pub(crate) struct Snapshot {
     pub(crate) step: u64,
     pub(crate) sections: Sections,
     pub(super) frozen: FrozenPieces,
+    // The file of frozen weights in the checkpoint that the trainer has read.
+    read: Option<Kept>,
     pieces: Vec<OwnPiece>,
     buffer: SnapshotBuffer,
 }
@@ -118,6 +120,7 @@ impl Snapshot {
             step: trainer.next_step,
             sections: sections(trainer, attached),
             frozen: plan.frozen,
+            read: trainer.frozen_file.clone(),
             pieces: plan.pieces,
             buffer,
         })
@@ -132,10 +135,11 @@ impl Snapshot {
         self.buffer.completed
     }
 
-    /// The file of frozen weights in the checkpoint that was completed before this one, if it had them as they are.
+    /// The file of frozen weights in the checkpoint that was completed before this one, or in the one that the trainer has read, if
+    /// it has them as they are.
     pub(super) fn kept(&self, rank: usize) -> Option<&FrozenFile> {
-        let kept = self.buffer.kept.as_ref();
-        kept.and_then(|kept| kept.file_of(&self.frozen, rank))
+        let mut kept = self.buffer.kept.iter().chain(&self.read);
+        kept.find_map(|kept| kept.file_of(&self.frozen, rank))
     }
 
     /// Writes the file of what steps change, if this rank has any, into the folder of the checkpoint, which it makes if it is not
@@ -190,6 +194,11 @@ impl Trainer {
     pub fn snapshot_bytes(&self) -> usize {
         plan(self).num_bytes
     }
+}
+
+/// What this rank writes of frozen weights.
+pub(super) fn frozen_pieces(trainer: &Trainer) -> FrozenPieces {
+    plan(trainer).frozen
 }
 
 /// What this rank writes, and in which of the tensors that all ranks pass it lies.

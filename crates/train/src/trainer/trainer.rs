@@ -2,6 +2,7 @@
 
 use super::{
     Options, diverged,
+    frozen::Kept,
     recorded::{self, Recorded},
     scale::LossScale,
     watch::Watch,
@@ -38,6 +39,8 @@ pub struct Trainer {
     pub(super) loss_scale: LossScale,
     /// The number of the next step.
     pub(super) next_step: u64,
+    // Where the frozen weights are that were resumed from, until somebody writes others.
+    pub(super) frozen_file: Option<Kept>,
     /// Number of updates that were not skipped: the step number with which AdamW corrects its moments.
     pub(super) num_updates: u64,
     // Whether all ranks have agreed on the variants of matmuls.
@@ -155,6 +158,7 @@ impl Trainer {
             options,
             loss_scale,
             next_step: 0,
+            frozen_file: None,
             num_updates: 0,
             has_agreed: false,
             digest: None,
