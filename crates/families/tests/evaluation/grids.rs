@@ -35,8 +35,42 @@ const GRIDS: [&str; 9] = [
     "z=2,data=2",
 ];
 
+/// Two questions behind examples that they share, of three choices and of two, and a sequence of another kind between them. Beginnings
+/// are long enough to be computed once.
+fn questions() -> Vec<ScoredSequence> {
+    let text = Text {
+        context: 40,
+        ..TEXT
+    };
+    let given = |first: u32| -> Vec<u32> {
+        let question = (first..first + 9).map(|token| token * 7 % 37);
+        (0..16)
+            .map(|token| token * 5 % 37)
+            .chain(question)
+            .collect()
+    };
+    let pairs: [(Vec<u32>, &[u32]); 7] = [
+        (given(3), &[4]),
+        (given(3), &[6, 7, 8, 9]),
+        (given(3), &[4, 6]),
+        (vec![1, 2], &[3, 4, 5]),
+        (given(11), &[13]),
+        (given(11), &[30, 2]),
+        // Loses its beginning, which is then another.
+        ([given(11), given(3)].concat(), &[5, 6]),
+    ];
+    let sequence = |(given, predicted): (Vec<u32>, &[u32])| {
+        ScoredSequence::new(&given, predicted, text).unwrap()
+    };
+    pairs.map(sequence).to_vec()
+}
+
 fn on_every_grid(edits: &[&str]) {
-    let needed = expected(&config(edits), &sequences());
+    all_on_every_grid(edits, &sequences());
+}
+
+fn all_on_every_grid(edits: &[&str], sequences: &[ScoredSequence]) {
+    let needed = expected(&config(edits), sequences);
     // A model that finds everything alike would prove nothing.
     let all = needed.concat();
     let spread = all
@@ -46,13 +80,9 @@ fn on_every_grid(edits: &[&str]) {
     for grid in GRIDS {
         let mut config = config(edits);
         config.parallel.grid = grid.parse().unwrap();
-        let alone = scores(&config, &sequences(), 1);
+        let alone = scores(&config, sequences, 1);
         for batch in [2, 3, 64] {
-            assert_eq!(
-                scores(&config, &sequences(), batch),
-                alone,
-                "{grid}, {batch}"
-            );
+            assert_eq!(scores(&config, sequences, batch), alone, "{grid}, {batch}");
         }
         for (found, needed) in alone.iter().zip(&needed) {
             assert_eq!(found.log_likelihoods.len(), needed.len());
@@ -76,6 +106,14 @@ fn a_gpt2_on_every_grid() {
 #[test]
 fn a_llama_on_every_grid() {
     on_every_grid(&LLAMA);
+}
+
+#[test]
+fn beginnings_that_are_shared_on_every_grid() {
+    let context = "model.context = 40";
+    all_on_every_grid(&[context], &questions());
+    let window = "model.sliding_window = 6";
+    all_on_every_grid(&[&LLAMA[..], &[context, window]].concat(), &questions());
 }
 
 #[test]

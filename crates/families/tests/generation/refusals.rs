@@ -67,6 +67,7 @@ fn a_model_that_does_not_declare_it_never_runs_on_new_tokens() {
         let new = |ids: &[u32]| NewTokens {
             cache: SequenceCache::new(),
             ids: ids.to_vec(),
+            outputs: 1,
         };
         let inputs = Tensor::from_slice(&device, &[2, 1], &[1_u32, 2])?;
         let batch = Batch {

@@ -11,6 +11,8 @@ pub struct NewTokens {
     pub cache: SequenceCache,
     /// The new tokens.
     pub ids: Vec<u32>,
+    /// How many of the last ones have outputs, at least 1: each row of a micro-batch has as many as the one that asks for most.
+    pub outputs: usize,
 }
 
 /// The rows of a pass: equally many new tokens of each sequence.
@@ -43,6 +45,12 @@ impl CachedRows {
     /// New tokens of each row.
     pub(crate) fn num_new(&self) -> usize {
         self.0[0].ids.len()
+    }
+
+    /// New tokens of each row after which outputs are asked for.
+    pub(crate) fn num_outputs(&self) -> usize {
+        let most = self.0.iter().map(|row| row.outputs).max();
+        most.unwrap_or(1).clamp(1, self.num_new())
     }
 
     /// The place of each row's first new token in its sequence, if it is the same in all rows.

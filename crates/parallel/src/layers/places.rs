@@ -70,28 +70,33 @@ fn starts(all: &[u32], end: u32) -> Vec<u32> {
     of_token
 }
 
-/// The newest token of each row, in a pass over new tokens: only from there a next token is predicted. In any other pass `x`.
+/// The newest tokens of each row, in a pass over new tokens: those whose [outputs](crate::cache::NewTokens::outputs) are asked for, the
+/// last one where a next token is predicted. In any other pass `x`.
 ///
 /// # Shapes
-/// `x`: rows x tokens x features. The result: rows x 1 x features, in a pass over new tokens.
+/// `x`: rows x tokens x features. The result: rows x outputs x features, in a pass over new tokens.
 /// # Cost
-/// A copy of the tokens, if a row has several.
+/// A copy of the tokens, if a row has more.
 /// # Errors
 /// [`Error::Invalid`](crate::Error::Invalid) if the pass has other new tokens; those of gathering spread vectors.
 pub fn newest(x: DTensor) -> Result<DTensor> {
     let pass = x.pass().clone();
-    let Some(cached) = pass.cached().filter(|cached| cached.num_new() > 1) else {
+    let has_more = |cached: &&CachedRows| cached.num_new() > cached.num_outputs();
+    let Some(cached) = pass.cached().filter(has_more) else {
         return Ok(x);
     };
+    let outputs = cached.num_outputs();
     let (rows, tokens) = (cached.rows().len(), cached.num_new());
     let (leading, all) = (x.leading().to_vec(), x.tensor()?);
     cached.check("newest", leading[0], leading[1..].iter().product())?;
     let all = all.reshape(&[rows * tokens, all.columns()])?;
-    let last = Tensor::empty(all.device(), all.dtype(), &[rows, 1, all.columns()])?;
+    let newest = [rows * outputs, all.columns()];
+    let last = Tensor::empty(all.device(), all.dtype(), &newest)?;
     for row in 0..rows {
-        let own = all.rows((row + 1) * tokens - 1, 1)?;
-        ops::copy(&own, &last.rows(row, 1)?)?;
+        let own = all.rows((row + 1) * tokens - outputs, outputs)?;
+        ops::copy(&own, &last.rows(row * outputs, outputs)?)?;
     }
+    let last = last.reshape(&[rows, outputs, all.columns()])?;
     DTensor::new(&pass, Var::constant(last), x.features(), x.cut())
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A [`Scorer`] returns the log-likelihood of the last tokens of sequences. Two measures use it: [`perplexity`] of documents, and
 //! the accuracy of [multiple choice](score_questions). Both follow the definitions of the program lm-evaluation-harness. Read in
-//! this order: `sequence` (what is scored), `scorer` (how), `rows` (what one pass of the model runs), `windows` and `documents`
-//! (texts), `question`, `form`, `split` and `choices` (multiple choice), `mean` (a mean and its standard error).
+//! this order: `sequence` (what is scored), `scorer` (how), `beginnings` (what sequences share), `rows` (what one pass of the model runs),
+//! `windows` and `documents` (texts), `question`, `form`, `split` and `choices` (multiple choice), `mean` (a mean and its standard error).
 //!
 //! ```
 //! use fascicle_train::{
@@ -27,9 +27,8 @@
 //!     Ok(perplexity(&scorer, &documents, manner, &mut |_| {})?.bits_per_byte())
 //! }
 //! ```
-//!
-//! Not done yet: the choices of a question share their context, and each still runs all of it.
 
+mod beginnings;
 mod choices;
 mod documents;
 mod form;

@@ -1,4 +1,4 @@
-//! What one pass of the model runs: micro-batches of sequences of one length.
+//! What one pass of the model runs: micro-batches of rows of equally many tokens.
 
 use super::{ScoredSequence, SequenceScore};
 use crate::{
@@ -6,52 +6,137 @@ use crate::{
     architecture::Text,
     generate::{check_logits, chooser, log_probabilities},
 };
-use parallel::{Batch, DTensor, MicroBatch, Pass, Pipeline, Wires, layers::whole_logits};
+use parallel::{
+    Batch, DTensor, MicroBatch, Pass, Pipeline, Wires,
+    cache::{NewTokens, SequenceCache},
+    layers::whole_logits,
+};
 use tensor::{Tensor, Var, ops};
 
 /// The most logits that lie in the host's memory at a time, so that a large vocabulary does not fill it.
 const MOST_LOGITS: usize = 1 << 22;
 
-/// Runs the sequences, of which those of one length are neighbours, and scores them on the rank that has the logits; elsewhere
-/// returns nothing. Collective.
+/// A row of a pass: the tokens of a sequence that follow those which its cache holds, if it has one.
+#[derive(Clone, Debug)]
+pub(super) struct Row<'a> {
+    /// The row of its sequence's score among those of the pass.
+    pub(super) place: usize,
+    pub(super) tokens: &'a [u32],
+    pub(super) predicted: &'a [u32],
+    pub(super) cache: Option<SequenceCache>,
+}
+
+impl<'a> Row<'a> {
+    /// A whole sequence.
+    pub(super) fn whole(place: usize, sequence: &'a ScoredSequence) -> Row<'a> {
+        Row {
+            place,
+            tokens: sequence.inputs(),
+            predicted: sequence.predicted(),
+            cache: None,
+        }
+    }
+
+    /// What follows the inputs that a cache holds.
+    pub(super) fn after(self, cache: SequenceCache) -> Row<'a> {
+        Row {
+            tokens: &self.tokens[cache.len()..],
+            cache: Some(cache),
+            ..self
+        }
+    }
+
+    fn new_tokens(&self) -> Option<NewTokens> {
+        let (cache, ids) = (self.cache.clone()?, self.tokens.to_vec());
+        let outputs = self.predicted.len().max(1);
+        Some(NewTokens {
+            cache,
+            ids,
+            outputs,
+        })
+    }
+}
+
+/// Runs rows, all or none of which have caches, and scores them on the rank that has the logits, in the order of their places;
+/// elsewhere returns nothing. Collective.
 ///
-/// No sequence is padded: sequences share a micro-batch if they have one length, so each runs the sums that it runs alone.
+/// No row is padded: rows share a micro-batch if they have equally many tokens, so each runs the sums that it runs alone.
 ///
 /// # Errors
 /// Those of layers, messages and collectives, and of [`check_logits`].
 pub(super) fn run(
     pipeline: &Pipeline,
-    sequences: &[&ScoredSequence],
+    mut rows: Vec<Row<'_>>,
     text: Text,
 ) -> Result<Vec<SequenceScore>> {
     let context = pipeline.context();
-    // At least one micro-batch for each stage, if there are enough sequences, so that the stages work at the same time.
-    let each = sequences
-        .len()
-        .div_ceil(context.degree(grid::Axis::Pipeline))
-        .max(1);
-    let like = |a: &&ScoredSequence, b: &&ScoredSequence| a.inputs().len() == b.inputs().len();
-    let groups = sequences
-        .chunk_by(like)
-        .flat_map(|alike| alike.chunks(each));
-    let groups: Vec<&[&ScoredSequence]> = groups.collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.tokens.len()));
+    let groups = groups(pipeline, &rows);
     let batch = batch(pipeline, &groups)?;
+    let new_tokens: Option<Vec<Vec<NewTokens>>> = groups
+        .iter()
+        .map(|group| group.iter().map(Row::new_tokens).collect())
+        .collect();
     let reads = context.world().rank() == chooser(context);
     let mut next = 0;
-    let scores = pipeline.evaluate(&batch, |pass, _, mut wires: Wires| {
+    let finish = |pass: &Pass, _: &MicroBatch, mut wires: Wires| {
         let group = groups[next];
         next += 1;
         score(pass, &wires.take("logits")?, group, (text, reads))
-    })?;
+    };
+    let scores = match new_tokens {
+        Some(new_tokens) => pipeline.extend(&batch, &new_tokens, finish)?,
+        None => pipeline.evaluate(&batch, finish)?,
+    };
     let scores: Vec<Vec<SequenceScore>> = scores.into_iter().collect::<Result<_>>()?;
-    Ok(scores.concat())
+    let mut scores: Vec<(usize, SequenceScore)> = rows
+        .iter()
+        .map(|row| row.place)
+        .zip(scores.concat())
+        .collect();
+    scores.sort_by_key(|(place, _)| *place);
+    Ok(scores.into_iter().map(|(_, score)| score).collect())
 }
 
-fn batch(pipeline: &Pipeline, groups: &[&[&ScoredSequence]]) -> Result<Batch> {
+/// Caches that hold these tokens. Collective.
+///
+/// # Errors
+/// Those of layers, messages and collectives.
+pub(super) fn begun(pipeline: &Pipeline, texts: &[&[u32]]) -> Result<Vec<SequenceCache>> {
+    let mut rows = Vec::with_capacity(texts.len());
+    for (place, tokens) in texts.iter().enumerate() {
+        rows.push(Row {
+            place,
+            tokens,
+            predicted: &[],
+            cache: Some(SequenceCache::new()),
+        });
+    }
+    let caches = rows.iter().filter_map(|row| row.cache.clone()).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.tokens.len()));
+    let groups = groups(pipeline, &rows);
+    let new_tokens = groups.iter();
+    let new_tokens: Vec<Vec<NewTokens>> = new_tokens
+        .map(|group| group.iter().filter_map(Row::new_tokens).collect())
+        .collect();
+    pipeline.extend(&batch(pipeline, &groups)?, &new_tokens, |_, _, _| Ok(()))?;
+    Ok(caches)
+}
+
+// Rows of equally many tokens, which are neighbours. At least one group for each stage, if there are enough rows, so that the stages
+// work at the same time.
+fn groups<'r, 'a>(pipeline: &Pipeline, rows: &'r [Row<'a>]) -> Vec<&'r [Row<'a>]> {
+    let stages = pipeline.context().degree(grid::Axis::Pipeline);
+    let each = rows.len().div_ceil(stages).max(1);
+    let alike = rows.chunk_by(|a, b| a.tokens.len() == b.tokens.len());
+    alike.flat_map(|alike| alike.chunks(each)).collect()
+}
+
+fn batch(pipeline: &Pipeline, groups: &[&[Row<'_>]]) -> Result<Batch> {
     let device = pipeline.context().device();
     let (mut micro_batches, mut first) = (Vec::new(), 0);
     for group in groups {
-        let inputs = group.iter().flat_map(|sequence| sequence.inputs());
+        let inputs = group.iter().flat_map(|row| row.tokens);
         let ids: Vec<u32> = inputs.copied().collect();
         let shape = [group.len(), ids.len() / group.len()];
         let inputs = Tensor::from_slice(device, &shape, &ids)?;
@@ -70,16 +155,16 @@ fn batch(pipeline: &Pipeline, groups: &[&[&ScoredSequence]]) -> Result<Batch> {
 fn score(
     pass: &Pass,
     logits: &DTensor,
-    group: &[&ScoredSequence],
+    group: &[Row<'_>],
     (text, reads): (Text, bool),
 ) -> parallel::Result<Result<Vec<SequenceScore>>> {
     let all = logits.tensor()?;
     let flat = all.reshape(&[all.num_rows(), all.columns()])?;
     let tokens = flat.num_rows() / group.len().max(1);
     let mut targets = Vec::new();
-    for (row, sequence) in group.iter().enumerate() {
-        let first = (row + 1) * tokens - sequence.predicted().len();
-        targets.extend((first..).zip(sequence.predicted().iter().copied()));
+    for (index, row) in group.iter().enumerate() {
+        let first = (index + 1) * tokens - row.predicted.len();
+        targets.extend((first..).zip(row.predicted.iter().copied()));
     }
     let mut found = Vec::with_capacity(targets.len());
     for piece in targets.chunks((MOST_LOGITS / text.vocabulary.max(1)).max(1)) {
@@ -96,8 +181,8 @@ fn score(
         }
     }
     let mut found = found.into_iter();
-    let score = |sequence: &&ScoredSequence| {
-        let own: Vec<(f64, bool)> = found.by_ref().take(sequence.predicted().len()).collect();
+    let score = |row: &Row<'_>| {
+        let own: Vec<(f64, bool)> = found.by_ref().take(row.predicted.len()).collect();
         SequenceScore {
             log_likelihoods: own.iter().map(|(score, _)| *score).collect(),
             is_greedy: own.iter().all(|(_, is_first)| *is_first),

@@ -1,6 +1,10 @@
 //! The log-likelihoods of many sequences.
 
-use super::{ScoredSequence, SequenceScore, rows};
+use super::{
+    ScoredSequence, SequenceScore,
+    beginnings::{Beginning, beginnings},
+    rows::{self, Row},
+};
 use crate::{
     Result,
     architecture::Text,
@@ -18,8 +22,9 @@ pub const MOST_BATCH: usize = 4096;
 /// every number of rows, as on the CPU.
 ///
 /// # Cost
-/// A pass of the model over all tokens of `batch` sequences; keys and values are not kept between passes. One rank computes the
-/// log-probabilities in f64 on its host: `vocabulary` exponentials for each predicted token.
+/// A pass of the model over all tokens of `batch` sequences. Neighbours that begin alike, such as the choices of a question, run their
+/// beginning once, if the model is [incremental](parallel::Model::is_incremental): its keys and values are then kept until all have
+/// been scored. One rank computes the log-probabilities in f64 on its host: `vocabulary` exponentials for each predicted token.
 #[derive(Clone, Copy)]
 pub struct Scorer<'a> {
     pipeline: &'a Pipeline,
@@ -62,22 +67,74 @@ impl<'a> Scorer<'a> {
         sequences: &[ScoredSequence],
         progress: &mut dyn FnMut(usize),
     ) -> Result<Vec<SequenceScore>> {
+        let most = match self.pipeline.model().is_incremental() {
+            true => self.batch,
+            false => 1,
+        };
+        let mut all = beginnings(sequences, most);
         // The longest ones come first: if memory is too small, that is known at once.
-        let mut order: Vec<usize> = (0..sequences.len()).collect();
-        order.sort_by_key(|index| std::cmp::Reverse(sequences[*index].inputs().len()));
+        let longest = |one: &Beginning| {
+            let lengths = one.members.iter();
+            lengths.map(|index| sequences[*index].inputs().len()).max()
+        };
+        all.sort_by_key(|one| std::cmp::Reverse(longest(one)));
+        let (shared, alone): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.shared > 0);
         let mut scores = vec![None; sequences.len()];
-        for indices in order.chunks(self.batch) {
-            let own: Vec<&ScoredSequence> =
-                indices.iter().map(|index| &sequences[*index]).collect();
-            let found = rows::run(self.pipeline, &own, self.text)?;
+        for pass in [self.passes(shared), self.passes(alone)].concat() {
+            let rows = self.rows(&pass, sequences)?;
+            let num_rows = rows.len();
+            let mut places: Vec<usize> = rows.iter().map(|row| row.place).collect();
+            places.sort_unstable();
+            let found = rows::run(self.pipeline, rows, self.text)?;
             let context = self.pipeline.context();
             let found = relay(context.world(), chooser(context), || Ok(found))?;
-            for (index, score) in indices.iter().zip(found) {
-                scores[*index] = Some(score);
+            for (place, score) in places.into_iter().zip(found) {
+                scores[place] = Some(score);
             }
-            progress(indices.len());
+            progress(num_rows);
         }
         Ok(scores.into_iter().flatten().collect())
+    }
+
+    // As many as the batch has room for, in their order.
+    fn passes(&self, all: Vec<Beginning>) -> Vec<Vec<Beginning>> {
+        let mut passes: Vec<Vec<Beginning>> = Vec::new();
+        let mut room = 0;
+        for one in all {
+            let needed = one.members.len();
+            match passes.last_mut() {
+                Some(pass) if needed <= room => pass.push(one),
+                _ => {
+                    room = self.batch;
+                    passes.push(vec![one]);
+                }
+            }
+            room -= needed;
+        }
+        passes
+    }
+
+    // The rows of a pass, behind what they share, which is computed here.
+    fn rows<'s>(
+        &self,
+        pass: &[Beginning],
+        sequences: &'s [ScoredSequence],
+    ) -> Result<Vec<Row<'s>>> {
+        let row = |index: &usize| Row::whole(*index, &sequences[*index]);
+        if pass.iter().all(|one| one.shared == 0) {
+            return Ok(pass.iter().flat_map(|one| &one.members).map(row).collect());
+        }
+        let text = |one: &Beginning| &sequences[one.members[0]].inputs()[..one.shared];
+        let texts: Vec<&[u32]> = pass.iter().map(text).collect();
+        let caches = rows::begun(self.pipeline, &texts)?;
+        let mut rows = Vec::new();
+        for (one, cache) in pass.iter().zip(caches) {
+            for index in &one.members {
+                let own = cache.copy_of_first(one.shared)?;
+                rows.push(row(index).after(own));
+            }
+        }
+        Ok(rows)
     }
 }
 

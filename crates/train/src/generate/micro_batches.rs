@@ -142,6 +142,7 @@ impl MicroBatches {
                 NewTokens {
                     cache: sequence.cache.clone(),
                     ids: ids[..row.tokens].to_vec(),
+                    outputs: 1,
                 }
             };
             let new: Vec<NewTokens> = rows.iter().map(new).collect();
