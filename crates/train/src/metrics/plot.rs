@@ -29,8 +29,75 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0x00, 0x00, 0x00),
 ];
 
+/// Points that are held of a line that grows.
+const MOST_HELD: usize = 16 * MAX_POINTS;
+
 /// A step and its number.
 pub type Point = (f64, f64);
+
+/// A line that grows: each of its points stands for equally many, twice as many whenever there would be too many.
+#[derive(Clone, Debug)]
+struct Held {
+    points: Vec<Point>,
+    /// How many a point stands for.
+    each: usize,
+    // What the next point stands for so far, and their number.
+    next: Option<(Point, usize)>,
+    // Makes one point of two; the second one is this share of both.
+    merge: fn(Point, Point, f64) -> Point,
+}
+
+impl Held {
+    fn new(merge: fn(Point, Point, f64) -> Point) -> Held {
+        Held {
+            points: Vec::new(),
+            each: 1,
+            next: None,
+            merge,
+        }
+    }
+
+    fn add(&mut self, point: Point) {
+        let (next, count) = match self.next.take() {
+            None => (point, 1),
+            Some((next, count)) => {
+                let count = count + 1;
+                ((self.merge)(next, point, 1.0 / count as f64), count)
+            }
+        };
+        if count < self.each {
+            self.next = Some((next, count));
+            return;
+        }
+        self.points.push(next);
+        if self.points.len() == MOST_HELD {
+            let pairs = self.points.as_chunks::<2>().0.iter();
+            self.points = pairs
+                .map(|[one, other]| (self.merge)(*one, *other, 0.5))
+                .collect();
+            self.each *= 2;
+        }
+    }
+
+    // Drops the points of this step and of all later ones.
+    fn forget_from(&mut self, step: f64) {
+        let kept = self.points.partition_point(|point| point.0 < step);
+        let is_next_later = self.next.is_some_and(|(next, _)| next.0 >= step);
+        if kept < self.points.len() || is_next_later {
+            self.points.truncate(kept);
+            self.next = None;
+        }
+    }
+
+    fn points(&self) -> Vec<Point> {
+        let next = self.next.iter().map(|(next, _)| *next);
+        self.points.iter().copied().chain(next).collect()
+    }
+
+    fn count(&self) -> usize {
+        self.points.len() * self.each + self.next.map_or(0, |(_, count)| count)
+    }
+}
 
 /// A line of a chart.
 #[derive(Clone, Debug)]
@@ -62,11 +129,24 @@ impl Line<'_> {
     }
 }
 
-/// The losses of a run, of which its plot needs no more than 16 bytes a step.
-#[derive(Clone, Debug, Default)]
+/// The losses of a run, of which its plot holds no more than its points show, however many steps there are.
+#[derive(Clone, Debug)]
 pub struct Losses {
-    training: Vec<Point>,
-    validation: Vec<Point>,
+    training: Held,
+    validation: Held,
+}
+
+impl Default for Losses {
+    fn default() -> Losses {
+        Losses {
+            training: Held::new(|one, other, weight| {
+                let mean = |one: f64, other: f64| one + (other - one) * weight;
+                (mean(one.0, other.0), mean(one.1, other.1))
+            }),
+            // A mark is a validation, and the last one is always there.
+            validation: Held::new(|_, other, _| other),
+        }
+    }
 }
 
 impl Losses {
@@ -74,12 +154,12 @@ impl Losses {
     /// again.
     pub fn add(&mut self, record: &Record) {
         let step = record.step as f64;
-        let add = |points: &mut Vec<Point>, loss: Option<f64>| {
-            points.truncate(points.partition_point(|point| point.0 < step));
-            points.extend(loss.map(|loss| (step, loss)));
-        };
-        add(&mut self.training, Some(record.loss));
-        add(&mut self.validation, record.val_loss);
+        self.training.forget_from(step);
+        self.validation.forget_from(step);
+        self.training.add((step, record.loss));
+        if let Some(loss) = record.val_loss {
+            self.validation.add((step, loss));
+        }
     }
 
     /// Draws training loss (thin) and validation loss (thick, with marks) over the steps.
@@ -96,20 +176,20 @@ impl Losses {
         })?;
         let svg = svg.ok_or_else(|| Error::NothingToPlot {
             path: path.to_path_buf(),
-            num_records: self.training.len(),
+            num_records: self.training.count(),
         })?;
         replace_file(path, svg.as_bytes()).map_err(|error| Error::io("writing", path, error))
     }
 
-    fn lines(&self) -> [Line<'_>; 2] {
-        let line = |name: &str, points, colour, is_marked| Line {
+    fn lines(&self) -> [Line<'static>; 2] {
+        let line = |name: &str, held: &Held, colour, is_marked| Line {
             name: name.into(),
-            points: Cow::Borrowed(points),
+            points: Cow::Owned(held.points()),
             colour,
             is_marked,
         };
         [
-            line("training", &self.training[..], 0, false),
+            line("training", &self.training, 0, false),
             line("validation", &self.validation, 1, true),
         ]
     }
@@ -317,6 +397,39 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_of_a_long_run_is_bounded() {
+        let (mut losses, steps) = (Losses::default(), 10 * MOST_HELD as u64 + 5);
+        for step in 1..=steps {
+            losses.add(&Record {
+                val_loss: Some(-(step as f64)),
+                ..sample(step, step as f64)
+            });
+            assert!(losses.training.points.len() < MOST_HELD);
+            assert!(losses.validation.points.len() < MOST_HELD);
+        }
+        assert_eq!(losses.training.count() as u64, steps);
+        assert_eq!(losses.training.each, 16);
+        // A mean of neighbours, at the middle of their steps.
+        let [training, validation] = losses.lines().map(|line| line.points);
+        assert_eq!(training[..2], [(8.5, 8.5), (24.5, 24.5)]);
+        assert!(
+            training
+                .iter()
+                .all(|(step, loss)| (step - loss).abs() < 1e-6)
+        );
+        assert_eq!(validation[..2], [(16.0, -16.0), (32.0, -32.0)]);
+        let last = steps as f64;
+        assert_eq!(validation.last(), Some(&(last, -last)));
+        // A run that is resumed writes its last steps again. The point of 993 to 1008 stays: most of its steps do.
+        losses.add(&sample(1001, 5.0));
+        let points = losses.lines()[0].points.to_vec();
+        assert_eq!(
+            points[points.len() - 2..],
+            [(1000.5, 1000.5), (1001.0, 5.0)]
+        );
+    }
+
+    #[test]
     fn the_last_validation_is_always_drawn() {
         for steps in [1, 149, 150, 151, 1000, 1001] {
             let records: Vec<Record> = (1..=steps)
@@ -340,10 +453,11 @@ mod tests {
         };
         losses.add(&again(150, None));
         losses.add(&again(151, Some(8.0)));
-        assert_eq!(losses.training.len(), 151);
-        assert_eq!(losses.training[149..], [(150.0, 9.0), (151.0, 9.0)]);
-        assert_eq!(losses.validation.len(), 2);
-        assert_eq!(losses.validation[1], (151.0, 8.0));
+        let [training, validation] = losses.lines().map(|line| line.points);
+        assert_eq!(training.len(), 151);
+        assert_eq!(training[149..], [(150.0, 9.0), (151.0, 9.0)]);
+        assert_eq!(validation.len(), 2);
+        assert_eq!(validation[1], (151.0, 8.0));
     }
 
     #[test]
