@@ -8,11 +8,7 @@
 //! NormalFloat in appendix E.
 
 use crate::threads;
-use std::{
-    fmt,
-    str::FromStr,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::{fmt, str::FromStr};
 
 /// Elements of a row that share a scale.
 pub const BLOCK: usize = 64;
@@ -249,14 +245,13 @@ impl QuantisedPart {
             f64::from(shares[usize::from(code)] * scale)
         };
         let share = numbers.len().div_ceil(threads.max(1)).max(1);
-        let is_same = AtomicBool::new(true);
-        threads::on_each(numbers.chunks(share).enumerate(), |(index, numbers)| {
+        let mut is_same = vec![false; numbers.len().div_ceil(share)];
+        let parts = numbers.chunks(share).zip(&mut is_same).enumerate();
+        threads::on_each(parts, |(index, (numbers, is_same))| {
             let mut elements = (index * share..).zip(numbers);
-            if !elements.all(|(element, number)| value(element) == *number) {
-                is_same.store(false, Ordering::Relaxed);
-            }
+            *is_same = elements.all(|(element, number)| value(element) == *number);
         });
-        is_same.into_inner()
+        is_same.into_iter().all(|is_same| is_same)
     }
 
     // The codes of elements from `first` on.

@@ -1,7 +1,6 @@
 //! Numbers of the host in a tensor's type.
 
 use hal::DType;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 // Numbers whose rounding justifies an additional thread: about a millisecond, with the memory that they are written to.
 const WORTH_A_THREAD: usize = 1 << 19;
@@ -38,13 +37,14 @@ pub fn is_exact(threads: usize, dtype: DType, numbers: &[f64]) -> bool {
     };
     let threads = threads.min(numbers.len() / WORTH_A_THREAD).max(1);
     let share = numbers.len().div_ceil(threads).max(1);
-    let is_exact = AtomicBool::new(true);
-    hal::threads::on_each(numbers.chunks(share), |numbers| {
-        if !numbers.iter().all(|number| held(*number) == *number) {
-            is_exact.store(false, Ordering::Relaxed);
-        }
-    });
-    is_exact.into_inner()
+    let mut is_exact = vec![false; numbers.len().div_ceil(share)];
+    hal::threads::on_each(
+        numbers.chunks(share).zip(&mut is_exact),
+        |(numbers, is_exact)| {
+            *is_exact = numbers.iter().all(|number| held(*number) == *number);
+        },
+    );
+    is_exact.into_iter().all(|is_exact| is_exact)
 }
 
 #[cfg(test)]
