@@ -243,28 +243,22 @@ fn those_of_weights_and_gradients_beyond_the_device_equal_them_too() {
     const D: PlaceKind = PlaceKind::Device;
     const H: PlaceKind = PlaceKind::Host;
     const F: PlaceKind = PlaceKind::Files;
-    // Each place, type and grid with either, in turn.
-    let bits = [Reproducible::Run, Reproducible::Grid];
-    for (number, places) in [[D, H, D], [D, D, F], [F, F, H]].into_iter().enumerate() {
-        for (kind, (precision, optimiser)) in [
+    for places in [[D, H, D], [D, D, F], [F, F, H]] {
+        for (precision, optimiser) in [
             (Precision::F32, OptimiserKind::AdamW),
             (Precision::Bf16, OptimiserKind::Muon),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            for (index, grid) in ["x=2", "z=2,data=2", "data=2,pipeline=2"]
-                .into_iter()
-                .enumerate()
-            {
-                let request = Request {
-                    precision,
-                    optimiser,
-                    state_places: vec![places.into()],
-                    piece_kib: 16,
-                    ..request(grid.parse().unwrap(), bits[(number + kind + index) % 2])
-                };
-                compare_shardings(&request);
+        ] {
+            for grid in ["x=2", "z=2,data=2", "data=2,pipeline=2"] {
+                for bits in [Reproducible::Run, Reproducible::Grid] {
+                    let request = Request {
+                        precision,
+                        optimiser,
+                        state_places: vec![places.into()],
+                        piece_kib: 16,
+                        ..request(grid.parse().unwrap(), bits)
+                    };
+                    compare_shardings(&request);
+                }
             }
         }
     }
@@ -372,13 +366,14 @@ fn those_of_other_optimisers_equal_them_too() {
         OptimiserKind::AdamW8bit,
         OptimiserKind::Adafactor,
     ];
-    // Each grid and each optimiser with either, in turn: `bytes_and_memory_equal_those_of_the_real_run` has both on all grids.
-    let bits = [Reproducible::Run, Reproducible::Grid];
-    for (number, degrees) in grids.into_iter().enumerate() {
-        for (kind, optimiser) in optimisers.into_iter().enumerate() {
+    for (degrees, optimiser) in grids
+        .iter()
+        .flat_map(|grid| optimisers.map(|one| (*grid, one)))
+    {
+        for bits in [Reproducible::Run, Reproducible::Grid] {
             let request = Request {
                 optimiser,
-                ..request(degrees, bits[(number + kind) % 2])
+                ..request(degrees, bits)
             };
             let compared = compare_shardings(&request);
             assert_eq!(compared, if degrees.data > 1 { 3 } else { 1 });
