@@ -244,14 +244,10 @@ impl QuantisedPart {
                 .map_or(0.0, |scale| f32::from_ne_bytes(*scale));
             f64::from(shares[usize::from(code)] * scale)
         };
-        let share = numbers.len().div_ceil(threads.max(1)).max(1);
-        let mut is_same = vec![false; numbers.len().div_ceil(share)];
-        let parts = numbers.chunks(share).zip(&mut is_same).enumerate();
-        threads::on_each(parts, |(index, (numbers, is_same))| {
-            let mut elements = (index * share..).zip(numbers);
-            *is_same = elements.all(|(element, number)| value(element) == *number);
-        });
-        is_same.into_iter().all(|is_same| is_same)
+        threads::all(threads, numbers, |first, numbers| {
+            let mut elements = (first..).zip(numbers);
+            elements.all(|(element, number)| value(element) == *number)
+        })
     }
 
     // The codes of elements from `first` on.

@@ -10,7 +10,7 @@ use crate::{Device, Stream, shape, storage::Storage};
 use bytemuck::Pod;
 use hal::{Access, DType, Element, Error, Kernel, RawSlice, Result, kernel::Fill};
 pub use rounding::is_exact;
-use rounding::rounded;
+use rounding::{rounded, to_bf16, to_f16};
 use std::{fmt, rc::Rc};
 
 /// A Rust type that is an element type.
@@ -152,14 +152,8 @@ impl Tensor {
         match self.dtype {
             DType::F64 => self.upload(numbers),
             DType::F32 => self.upload(&rounded(threads, numbers, |x| x as f32)),
-            DType::Bf16 => {
-                let round = |x| half::bf16::from_f32(x as f32);
-                self.upload(&rounded(threads, numbers, round))
-            }
-            DType::F16 => {
-                let round = |x| half::f16::from_f32(x as f32);
-                self.upload(&rounded(threads, numbers, round))
-            }
+            DType::Bf16 => self.upload(&rounded(threads, numbers, to_bf16)),
+            DType::F16 => self.upload(&rounded(threads, numbers, to_f16)),
             DType::U8 => self.upload(&rounded(threads, numbers, |x| x as u8)),
             other => Err(Error::invalid(
                 "upload",

@@ -1,6 +1,7 @@
 //! Numbers of the host in a tensor's type.
 
 use hal::DType;
+use half::{bf16, f16};
 
 // Numbers whose rounding justifies an additional thread: about a millisecond, with the memory that they are written to.
 const WORTH_A_THREAD: usize = 1 << 19;
@@ -31,20 +32,22 @@ pub(super) fn rounded<T: Copy + Default + Send>(
 pub fn is_exact(threads: usize, dtype: DType, numbers: &[f64]) -> bool {
     let held = |number: f64| match dtype {
         DType::F32 => f64::from(number as f32),
-        DType::Bf16 => half::bf16::from_f32(number as f32).to_f64(),
-        DType::F16 => half::f16::from_f32(number as f32).to_f64(),
+        DType::Bf16 => to_bf16(number).to_f64(),
+        DType::F16 => to_f16(number).to_f64(),
         _ => number,
     };
-    let threads = threads.min(numbers.len() / WORTH_A_THREAD).max(1);
-    let share = numbers.len().div_ceil(threads).max(1);
-    let mut is_exact = vec![false; numbers.len().div_ceil(share)];
-    hal::threads::on_each(
-        numbers.chunks(share).zip(&mut is_exact),
-        |(numbers, is_exact)| {
-            *is_exact = numbers.iter().all(|number| held(*number) == *number);
-        },
-    );
-    is_exact.into_iter().all(|is_exact| is_exact)
+    let threads = threads.min(numbers.len() / WORTH_A_THREAD);
+    hal::threads::all(threads, numbers, |_, numbers| {
+        numbers.iter().all(|number| held(*number) == *number)
+    })
+}
+
+pub(super) fn to_bf16(number: f64) -> bf16 {
+    bf16::from_f32(number as f32)
+}
+
+pub(super) fn to_f16(number: f64) -> f16 {
+    f16::from_f32(number as f32)
 }
 
 #[cfg(test)]

@@ -19,21 +19,31 @@ const MOST_LOGITS: usize = 1 << 22;
 /// A row of a pass: the tokens of a sequence that follow those which its cache holds, if it has one.
 #[derive(Clone, Debug)]
 pub(super) struct Row<'a> {
-    /// The row of its sequence's score among those of the pass.
-    pub(super) place: usize,
-    pub(super) tokens: &'a [u32],
-    pub(super) predicted: &'a [u32],
-    pub(super) cache: Option<SequenceCache>,
+    /// The sequence, by its index.
+    sequence: usize,
+    tokens: &'a [u32],
+    predicted: &'a [u32],
+    cache: Option<SequenceCache>,
 }
 
 impl<'a> Row<'a> {
     /// A whole sequence.
-    pub(super) fn whole(place: usize, sequence: &'a ScoredSequence) -> Row<'a> {
+    pub(super) fn whole(index: usize, sequence: &'a ScoredSequence) -> Row<'a> {
         Row {
-            place,
+            sequence: index,
             tokens: sequence.inputs(),
             predicted: sequence.predicted(),
             cache: None,
+        }
+    }
+
+    /// The first inputs of a sequence, which a pass leaves in a cache that is new.
+    pub(super) fn beginning(self, count: usize, cache: SequenceCache) -> Row<'a> {
+        Row {
+            tokens: &self.tokens[..count],
+            predicted: &[],
+            cache: Some(cache),
+            ..self
         }
     }
 
@@ -57,7 +67,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Runs rows, all or none of which have caches, and scores them on the rank that has the logits, in the order of their places;
+/// Runs rows, all or none of which have caches, and scores them, each with the index of its sequence, on the rank that has the logits;
 /// elsewhere returns nothing. Collective.
 ///
 /// No row is padded: rows share a micro-batch if they have equally many tokens, so each runs the sums that it runs alone.
@@ -68,10 +78,16 @@ pub(super) fn run(
     pipeline: &Pipeline,
     mut rows: Vec<Row<'_>>,
     text: Text,
-) -> Result<Vec<SequenceScore>> {
+) -> Result<Vec<(usize, SequenceScore)>> {
     let context = pipeline.context();
+    // At least one micro-batch for each stage, if there are enough rows, so that the stages work at the same time.
+    let each = rows
+        .len()
+        .div_ceil(context.degree(grid::Axis::Pipeline))
+        .max(1);
     rows.sort_by_key(|row| std::cmp::Reverse(row.tokens.len()));
-    let groups = groups(pipeline, &rows);
+    let alike = rows.chunk_by(|a, b| a.tokens.len() == b.tokens.len());
+    let groups: Vec<&[Row<'_>]> = alike.flat_map(|alike| alike.chunks(each)).collect();
     let batch = batch(pipeline, &groups)?;
     let new_tokens: Option<Vec<Vec<NewTokens>>> = groups
         .iter()
@@ -89,47 +105,8 @@ pub(super) fn run(
         None => pipeline.evaluate(&batch, finish)?,
     };
     let scores: Vec<Vec<SequenceScore>> = scores.into_iter().collect::<Result<_>>()?;
-    let mut scores: Vec<(usize, SequenceScore)> = rows
-        .iter()
-        .map(|row| row.place)
-        .zip(scores.concat())
-        .collect();
-    scores.sort_by_key(|(place, _)| *place);
-    Ok(scores.into_iter().map(|(_, score)| score).collect())
-}
-
-/// Caches that hold these tokens. Collective.
-///
-/// # Errors
-/// Those of layers, messages and collectives.
-pub(super) fn begun(pipeline: &Pipeline, texts: &[&[u32]]) -> Result<Vec<SequenceCache>> {
-    let mut rows = Vec::with_capacity(texts.len());
-    for (place, tokens) in texts.iter().enumerate() {
-        rows.push(Row {
-            place,
-            tokens,
-            predicted: &[],
-            cache: Some(SequenceCache::new()),
-        });
-    }
-    let caches = rows.iter().filter_map(|row| row.cache.clone()).collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.tokens.len()));
-    let groups = groups(pipeline, &rows);
-    let new_tokens = groups.iter();
-    let new_tokens: Vec<Vec<NewTokens>> = new_tokens
-        .map(|group| group.iter().filter_map(Row::new_tokens).collect())
-        .collect();
-    pipeline.extend(&batch(pipeline, &groups)?, &new_tokens, |_, _, _| Ok(()))?;
-    Ok(caches)
-}
-
-// Rows of equally many tokens, which are neighbours. At least one group for each stage, if there are enough rows, so that the stages
-// work at the same time.
-fn groups<'r, 'a>(pipeline: &Pipeline, rows: &'r [Row<'a>]) -> Vec<&'r [Row<'a>]> {
-    let stages = pipeline.context().degree(grid::Axis::Pipeline);
-    let each = rows.len().div_ceil(stages).max(1);
-    let alike = rows.chunk_by(|a, b| a.tokens.len() == b.tokens.len());
-    alike.flat_map(|alike| alike.chunks(each)).collect()
+    let sequences = rows.iter().map(|row| row.sequence);
+    Ok(sequences.zip(scores.concat()).collect())
 }
 
 fn batch(pipeline: &Pipeline, groups: &[&[Row<'_>]]) -> Result<Batch> {

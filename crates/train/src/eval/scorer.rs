@@ -10,7 +10,7 @@ use crate::{
     architecture::Text,
     generate::{chooser, relay, within},
 };
-use parallel::Pipeline;
+use parallel::{Pipeline, cache::SequenceCache};
 
 /// The most sequences of a pass.
 pub const MOST_BATCH: usize = 4096;
@@ -80,16 +80,13 @@ impl<'a> Scorer<'a> {
         all.sort_by_key(|one| std::cmp::Reverse(longest(one)));
         let (shared, alone): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.shared > 0);
         let mut scores = vec![None; sequences.len()];
-        for pass in [self.passes(shared), self.passes(alone)].concat() {
+        for pass in self.passes(shared).into_iter().chain(self.passes(alone)) {
             let rows = self.rows(&pass, sequences)?;
             let num_rows = rows.len();
-            let mut places: Vec<usize> = rows.iter().map(|row| row.place).collect();
-            places.sort_unstable();
             let found = rows::run(self.pipeline, rows, self.text)?;
             let context = self.pipeline.context();
-            let found = relay(context.world(), chooser(context), || Ok(found))?;
-            for (place, score) in places.into_iter().zip(found) {
-                scores[place] = Some(score);
+            for (index, score) in relay(context.world(), chooser(context), || Ok(found))? {
+                scores[index] = Some(score);
             }
             progress(num_rows);
         }
@@ -124,11 +121,13 @@ impl<'a> Scorer<'a> {
         if pass.iter().all(|one| one.shared == 0) {
             return Ok(pass.iter().flat_map(|one| &one.members).map(row).collect());
         }
-        let text = |one: &Beginning| &sequences[one.members[0]].inputs()[..one.shared];
-        let texts: Vec<&[u32]> = pass.iter().map(text).collect();
-        let caches = rows::begun(self.pipeline, &texts)?;
+        let begun: Vec<_> = pass.iter().map(|one| (one, SequenceCache::new())).collect();
+        let first = |(one, cache): &(&Beginning, SequenceCache)| {
+            row(&one.members[0]).beginning(one.shared, cache.clone())
+        };
+        rows::run(self.pipeline, begun.iter().map(first).collect(), self.text)?;
         let mut rows = Vec::new();
-        for (one, cache) in pass.iter().zip(caches) {
+        for (one, cache) in begun {
             for index in &one.members {
                 let own = cache.copy_of_first(one.shared)?;
                 rows.push(row(index).after(own));

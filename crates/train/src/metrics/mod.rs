@@ -7,6 +7,8 @@
 mod error;
 mod follower;
 #[cfg(feature = "plots")]
+mod growing;
+#[cfg(feature = "plots")]
 mod plot;
 #[cfg(not(feature = "plots"))]
 #[path = "no_plot.rs"]

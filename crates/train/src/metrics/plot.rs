@@ -6,7 +6,7 @@ use std::path::Path;
 
 use plotters::prelude::*;
 
-use super::{Error, Record, Result};
+use super::{Error, Record, Result, growing::GrowingLine};
 use crate::checkpoint::replace_file;
 
 /// Pixels of the full plot.
@@ -29,75 +29,8 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0x00, 0x00, 0x00),
 ];
 
-/// Points that are held of a line that grows.
-const MOST_HELD: usize = 16 * MAX_POINTS;
-
 /// A step and its number.
 pub type Point = (f64, f64);
-
-/// A line that grows: each of its points stands for equally many, twice as many whenever there would be too many.
-#[derive(Clone, Debug)]
-struct Held {
-    points: Vec<Point>,
-    /// How many a point stands for.
-    each: usize,
-    // What the next point stands for so far, and their number.
-    next: Option<(Point, usize)>,
-    // Makes one point of two; the second one is this share of both.
-    merge: fn(Point, Point, f64) -> Point,
-}
-
-impl Held {
-    fn new(merge: fn(Point, Point, f64) -> Point) -> Held {
-        Held {
-            points: Vec::new(),
-            each: 1,
-            next: None,
-            merge,
-        }
-    }
-
-    fn add(&mut self, point: Point) {
-        let (next, count) = match self.next.take() {
-            None => (point, 1),
-            Some((next, count)) => {
-                let count = count + 1;
-                ((self.merge)(next, point, 1.0 / count as f64), count)
-            }
-        };
-        if count < self.each {
-            self.next = Some((next, count));
-            return;
-        }
-        self.points.push(next);
-        if self.points.len() == MOST_HELD {
-            let pairs = self.points.as_chunks::<2>().0.iter();
-            self.points = pairs
-                .map(|[one, other]| (self.merge)(*one, *other, 0.5))
-                .collect();
-            self.each *= 2;
-        }
-    }
-
-    // Drops the points of this step and of all later ones.
-    fn forget_from(&mut self, step: f64) {
-        let kept = self.points.partition_point(|point| point.0 < step);
-        let is_next_later = self.next.is_some_and(|(next, _)| next.0 >= step);
-        if kept < self.points.len() || is_next_later {
-            self.points.truncate(kept);
-            self.next = None;
-        }
-    }
-
-    fn points(&self) -> Vec<Point> {
-        let next = self.next.iter().map(|(next, _)| *next);
-        self.points.iter().copied().chain(next).collect()
-    }
-
-    fn count(&self) -> usize {
-        self.points.len() * self.each + self.next.map_or(0, |(_, count)| count)
-    }
-}
 
 /// A line of a chart.
 #[derive(Clone, Debug)]
@@ -129,22 +62,22 @@ impl Line<'_> {
     }
 }
 
-/// The losses of a run, of which its plot holds no more than its points show, however many steps there are.
+/// The losses of a run, in bounded memory, however many steps there are.
 #[derive(Clone, Debug)]
 pub struct Losses {
-    training: Held,
-    validation: Held,
+    training: GrowingLine,
+    validation: GrowingLine,
 }
 
 impl Default for Losses {
     fn default() -> Losses {
         Losses {
-            training: Held::new(|one, other, weight| {
+            training: GrowingLine::new(|one, other, weight| {
                 let mean = |one: f64, other: f64| one + (other - one) * weight;
                 (mean(one.0, other.0), mean(one.1, other.1))
             }),
             // A mark is a validation, and the last one is always there.
-            validation: Held::new(|_, other, _| other),
+            validation: GrowingLine::new(|_, other, _| other),
         }
     }
 }
@@ -182,7 +115,7 @@ impl Losses {
     }
 
     fn lines(&self) -> [Line<'static>; 2] {
-        let line = |name: &str, held: &Held, colour, is_marked| Line {
+        let line = |name: &str, held: &GrowingLine, colour, is_marked| Line {
             name: name.into(),
             points: Cow::Owned(held.points()),
             colour,
@@ -337,7 +270,7 @@ fn label(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::sample;
+    use super::super::{growing::MOST_HELD, record::sample};
     use super::*;
     use std::fs;
 
@@ -404,11 +337,8 @@ mod tests {
                 val_loss: Some(-(step as f64)),
                 ..sample(step, step as f64)
             });
-            assert!(losses.training.points.len() < MOST_HELD);
-            assert!(losses.validation.points.len() < MOST_HELD);
         }
         assert_eq!(losses.training.count() as u64, steps);
-        assert_eq!(losses.training.each, 16);
         // A mean of neighbours, at the middle of their steps.
         let [training, validation] = losses.lines().map(|line| line.points);
         assert_eq!(training[..2], [(8.5, 8.5), (24.5, 24.5)]);
