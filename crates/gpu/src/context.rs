@@ -93,6 +93,20 @@ impl Context {
             })
     }
 
+    /// Frees memory, unless the device has failed: nobody knows whether the work of a failed device has ended, so its memory lives
+    /// as long as the context. Returns whether it did.
+    ///
+    /// # Safety
+    /// `address` came from [`allocate`](Context::allocate) and is freed once; if no wait has failed, its last use has ended.
+    pub(crate) unsafe fn free(&self, address: u64) -> bool {
+        let is_known = self.check().is_ok();
+        if is_known {
+            // SAFETY: guaranteed by the caller, as the device has not failed.
+            self.release(|runtime| unsafe { runtime.free(address) });
+        }
+        is_known
+    }
+
     fn out_of_memory(&self, asked: usize) -> Error {
         let free = self
             .outcome(|runtime| runtime.memory())

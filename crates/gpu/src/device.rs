@@ -164,10 +164,10 @@ unsafe impl Device for Gpu {
 
     unsafe fn deallocate(&self, buffer: RawBuffer) {
         self.context.land();
-        // SAFETY: the caller vouches for the same: from `allocate`, once, out of use.
-        self.context
-            .release(|runtime| unsafe { runtime.free(buffer.addr) });
-        self.budget.leave(buffer.bytes);
+        // SAFETY: from `allocate`, once, says the caller; and out of use, if no wait has failed.
+        if unsafe { self.context.free(buffer.addr) } {
+            self.budget.leave(buffer.bytes);
+        }
     }
 
     fn num_queues(&self) -> Option<usize> {

@@ -29,14 +29,19 @@ const WATCH: Duration = Duration::from_millis(10);
 /// Polls until `ready` returns true.
 ///
 /// # Errors
-/// The vendor's; those of the context's watches.
+/// The vendor's; those of the context's watches. Either ends the use of the device, as nobody knows what it still runs.
 pub(crate) fn until(
     context: &Context,
     ready: impl Fn(&dyn Runtime) -> Outcome<bool>,
 ) -> Result<()> {
     let start = Stopwatch::start();
     let mut watched = Duration::ZERO;
-    while !context.call(&ready)? {
+    let is_ready = || {
+        context
+            .call(&ready)
+            .inspect_err(|error| context.fail(error.clone()))
+    };
+    while !is_ready()? {
         let waited = start.elapsed();
         if waited - watched >= WATCH {
             context.watch(waited)?;

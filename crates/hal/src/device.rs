@@ -111,10 +111,11 @@ pub unsafe trait Device: Send + Sync + fmt::Debug {
     /// [`Error::Vendor`](crate::Error::Vendor) if the device has failed.
     fn allocate(&self, bytes: usize) -> Result<RawBuffer>;
 
-    /// Returns memory to the device.
+    /// Returns memory to the device. One that has failed keeps it where the end of its work is not known.
     ///
     /// # Safety
-    /// `buffer` came from this device's `allocate`, is returned once, and no queued work uses it.
+    /// `buffer` came from this device's `allocate`, is returned once, and no queued work uses it unless a wait for that work has
+    /// failed.
     unsafe fn deallocate(&self, buffer: RawBuffer);
 
     /// How many streams of [communication](StreamKind::Communication) the device runs apart from each other; `None` for any number.

@@ -241,7 +241,7 @@ impl Drop for Inner {
     /// outlive the device.
     fn drop(&mut self) {
         if let Some(compute) = self.compute.get_mut() {
-            // A failed stream runs nothing more, and has already reported its failure.
+            // A failure has been reported already; `deallocate` then keeps what work may still use.
             let _ = compute.synchronize();
         }
     }

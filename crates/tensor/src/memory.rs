@@ -176,9 +176,8 @@ impl Allocator {
                 state.lose(block);
                 continue;
             }
-            // SAFETY: the block came from `allocate` and is in no list any more. Its last uses are over: the
-            // caller has waited for the compute stream, or that stream has ended, and the events of the others
-            // have passed.
+            // SAFETY: the block came from `allocate` and is in no list any more. Its last uses are over, as the
+            // events of other streams have passed and somebody has waited for the compute stream; or that wait has failed.
             unsafe { self.device.deallocate(block) }
         }
     }

@@ -73,10 +73,8 @@ impl Drop for LibraryHandle {
                 .release(|_| unsafe { table.destroy(self.handle) });
         }
         if let Some(address) = self.workspace {
-            // SAFETY: the memory came from `allocate`; the handle that used it has ended, and its work has run, or the
-            // vendor waits for it when it frees.
-            self.context
-                .release(|runtime| unsafe { runtime.free(address) });
+            // SAFETY: the memory came from `allocate`; the handle that used it has ended, and its stream has been waited for.
+            unsafe { self.context.free(address) };
         }
     }
 }

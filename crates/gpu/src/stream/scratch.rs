@@ -45,10 +45,8 @@ impl Drop for Scratch {
             self.context.land();
         }
         for (address, _) in self.blocks.drain(..) {
-            // SAFETY: the block came from `allocate`; its stream has been waited for, or the vendor waits when it
-            // frees.
-            self.context
-                .release(|runtime| unsafe { runtime.free(address) });
+            // SAFETY: the block came from `allocate`, and its stream has been waited for.
+            unsafe { self.context.free(address) };
         }
     }
 }

@@ -127,8 +127,7 @@ impl Token {
 impl Drop for Token {
     fn drop(&mut self) {
         // SAFETY: the memory came from `allocate`, and the communicator, which alone uses it, has ended.
-        self.context
-            .release(|runtime| unsafe { runtime.free(self.address) });
+        unsafe { self.context.free(self.address) };
     }
 }
 
