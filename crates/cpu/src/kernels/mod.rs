@@ -27,6 +27,7 @@ mod moments;
 mod muon;
 mod norm;
 mod norm_backward;
+mod normal;
 mod optimiser;
 mod peak;
 mod quantised;

@@ -4,6 +4,7 @@ use super::{
     block::{blocks, grain_of_rows, split},
     dispatch::dispatch,
     memory::{BLOCK, Shared},
+    normal,
 };
 use crate::{
     element::{Element, Real},
@@ -44,14 +45,11 @@ pub(super) unsafe fn dequantise(args: &Dequantise, pool: &Pool) -> Result<()> {
                     shares
                 },
             ),
-            Quantised::Nf4 => {
-                let pairs = pairs();
-                each_run(
-                    (&part, scales, out, pool),
-                    #[inline(always)]
-                    |start, len| shares_of_pairs(&pairs, codes, start, len),
-                )
-            }
+            Quantised::Nf4 => each_run(
+                (&part, scales, out, pool),
+                #[inline(always)]
+                |start, len| shares_of_pairs(codes, start, len),
+            ),
         }
         Ok(())
     })
@@ -92,31 +90,17 @@ fn each_run<T: Element>(
     );
 }
 
-/// The shares of the two codes in each byte.
-fn pairs() -> [[f32; 2]; 256] {
-    std::array::from_fn(|byte| [NORMAL[byte & 15], NORMAL[byte >> 4]])
-}
-
 /// The shares of 4-bit codes, from `start` on.
 #[inline(always)]
-fn shares_of_pairs(
-    pairs: &[[f32; 2]; 256],
-    codes: Shared<u8>,
-    start: usize,
-    len: usize,
-) -> [f32; BLOCK] {
-    let mut shares = [0.0; BLOCK];
+fn shares_of_pairs(codes: Shared<u8>, start: usize, len: usize) -> [f32; BLOCK] {
     if start.is_multiple_of(2) {
-        let bytes = codes.load_bytes(start / 2, len.div_ceil(2));
-        for pair in 0..BLOCK / 2 {
-            let [low, high] = pairs[usize::from(bytes[pair])];
-            (shares[2 * pair], shares[2 * pair + 1]) = (low, high);
-        }
-    } else {
-        for (i, share) in shares.iter_mut().enumerate().take(len) {
-            let element = start + i;
-            *share = pairs[usize::from(codes.get(element / 2))][element % 2];
-        }
+        return normal::shares(codes.load_bytes(start / 2, len.div_ceil(2)));
+    }
+    let mut shares = [0.0; BLOCK];
+    for (i, share) in shares.iter_mut().enumerate().take(len) {
+        let element = start + i;
+        let code = codes.get(element / 2) >> (element % 2 * 4) & 15;
+        *share = NORMAL[usize::from(code)];
     }
     shares
 }
