@@ -16,6 +16,7 @@ struct NormBackwardParams {
     const void* moments;
     const void* gain;
     const void* d_out;
+    const void* addend;  // or null
     void* d_x;
     void* partials;  // as of `NormColumnSumsParams`
     u64 rows_of_part;
@@ -62,6 +63,13 @@ struct NormRows {
         squares = own < end ? moments[1] : Acc<T>(p.sizes.global_columns);
     }
 };
+
+// Adds to numbers once they have been rounded to the addends' type.
+template <class T, class A, int N>
+FASCICLE_DEVICE void add_rounded(Pack<A, N>& numbers, const Pack<T, N>& addends) {
+    FASCICLE_UNROLL
+    for (int i = 0; i < N; i++) numbers.at[i] = A(widen(narrow<T>(numbers.at[i]))) + A(widen(addends.at[i]));
+}
 
 template <class T, int P>
 FASCICLE_DEVICE void norm_backward(const NormBackwardParams& p) {
@@ -117,6 +125,16 @@ FASCICLE_DEVICE void norm_backward(const NormBackwardParams& p) {
                 nodes[r * P + k] = join_pack(of_pack);
             }
         }
+        auto addend_of = [&](int r, int k) {
+            const T* from = static_cast<const T*>(p.addend) + (row + r) * columns + column + k * CHUNK<T>;
+            return load<N>(from, row + r < end ? left_behind<T>(left, k) : 0);
+        };
+        // On their way while the rows are summed, if there is one pack of each; more would take registers that some compilers lack.
+        Pack<T, N> addends[R];
+        if (P == 1 && p.addend) {
+            FASCICLE_UNROLL
+            for (int r = 0; r < R; r++) addends[r] = addend_of(r, 0);
+        }
         auto join = [](u32, Node left, Node right) { return Node::join(left, right); };
         Node node = join_each_chunk(nodes, true, join);
         FASCICLE_UNROLL
@@ -138,6 +156,7 @@ FASCICLE_DEVICE void norm_backward(const NormBackwardParams& p) {
                 u64 at = column + k * CHUNK<T>, of_pack = row + r < end ? left_behind<T>(left, k) : 0;
                 auto d = widened<A>(rows.d_out[r][k]);
                 gradient_of_pack(d, widened<A>(rows.x[r][k]), factors_of<A>(gain[k], p.sizes), statistics[r], of_g, of_g_xhat);
+                if (p.addend) add_rounded(d, P == 1 ? addends[r] : addend_of(r, k));
                 store_as<N>(static_cast<T*>(p.d_x) + (row + r) * columns + at, d, of_pack);
             }
         }

@@ -133,3 +133,39 @@ fn what_a_node_saved_is_freed_as_the_pass_goes_by() {
     );
     assert!(ops::add(&vector(&device, &[1.0]), &vector(&device, &[2.0])).is_ok());
 }
+
+/// x + x * 3, whose product adds to what has arrived for x.
+#[test]
+fn an_operation_may_add_what_has_arrived_for_its_input() {
+    let device = device();
+    let ones = vector(&device, &[1.0, 1.0]);
+    for takes in [true, false] {
+        let (x, gradient) = Var::tracked(vector(&device, &[2.0, 5.0]));
+        // A leaf may keep its sums in more bits; what is added is summed in the type of an operation.
+        let x = x.scale(1.0).unwrap();
+        let tripled = x.scale(3.0).unwrap().into_tensor();
+        let product = Var::record_adding("triple", &x, tripled, false, move |d_out, arrived| {
+            let own = ops::add(&d_out, &ops::add(&d_out, &d_out)?)?;
+            assert_eq!(arrived.as_ref().unwrap().to_f64()?, [10.0, 10.0]);
+            match takes {
+                true => ops::add(&own, &arrived.take().unwrap()),
+                false => Ok(own),
+            }
+        });
+        let ten = x.scale(10.0).unwrap();
+        let out = product.add(&ten).unwrap();
+        backward(vec![(out, ones.clone())]).unwrap();
+        let found = gradient.take().unwrap().to_f64().unwrap();
+        assert_eq!(found, [13.0, 13.0], "{takes}");
+    }
+    // Alone, and beside an operation whose gradient comes later, there is nothing to add.
+    let (x, gradient) = Var::tracked(vector(&device, &[2.0, 5.0]));
+    let x = x.scale(1.0).unwrap();
+    let later = x.scale(2.0).unwrap();
+    let same = Var::record_adding("same", &x, x.tensor().clone(), false, |d_out, arrived| {
+        assert!(arrived.is_none());
+        Ok(d_out)
+    });
+    backward(vec![(same, ones.clone()), (later, ones)]).unwrap();
+    assert_eq!(gradient.take().unwrap().to_f64().unwrap(), [3.0, 3.0]);
+}

@@ -118,6 +118,7 @@ fn sizes_that_wrap_are_refused() {
         d_x: &zeros(&[1]),
         d_gain: &zeros(&[1]),
         d_bias: None,
+        addend: Some(&one),
     };
     refusal(ops::norm::backward(
         cut, &one, &moments, &one, &one, gradients, 0.0,

@@ -32,8 +32,11 @@ pub(super) unsafe fn norm_backward(args: &NormBackward, pool: &Pool) -> Result<(
         let (first, rest) = args.steps(sums);
         // SAFETY: guaranteed by the caller; the row sums live until both parts have run.
         unsafe { normalize_sums(&first, pool) }?;
-        // SAFETY: as above.
-        unsafe { normalize_backward(&rest, pool) }
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
+        let addend = unsafe { Shared::<T>::optional(args.addend) };
+        // SAFETY: as for the sums.
+        unsafe { gradient::<T>(&rest, addend, pool) };
+        Ok(())
     })
 }
 
@@ -163,19 +166,26 @@ fn sums_of_node<T: Element>(
 pub(super) unsafe fn normalize_backward(args: &NormalizeBackward, pool: &Pool) -> Result<()> {
     dispatch!("normalize_backward", args.x.dtype, T => {
         // SAFETY: guaranteed by the caller; the type is the slices' own.
-        let arrays = unsafe { Shared::<T>::all([args.x, args.d_out, args.gain, args.d_x]) };
-        // SAFETY: guaranteed by the caller, which passes these in the accumulator type.
-        let [moments, sums] = unsafe { Shared::all([args.moments, args.sums]) };
-        gradient_of_rows(args.shape, moments, sums, arrays, pool);
+        unsafe { gradient::<T>(args, None, pool) };
         Ok(())
     })
 }
 
+/// # Safety
+/// As for [`execute`](super::execute), for slices of this type; `addend` is as long as `d_x`.
+unsafe fn gradient<T: Element>(args: &NormalizeBackward, addend: Option<Shared<T>>, pool: &Pool) {
+    // SAFETY: guaranteed by the caller.
+    let arrays = unsafe { Shared::<T>::all([args.x, args.d_out, args.gain, args.d_x]) };
+    // SAFETY: guaranteed by the caller, which passes these in the accumulator type.
+    let [moments, sums] = unsafe { Shared::all([args.moments, args.sums]) };
+    gradient_of_rows(args.shape, [moments, sums], arrays, addend, pool);
+}
+
 fn gradient_of_rows<T: Element>(
     shape: NormShape,
-    moments: Shared<T::Acc>,
-    sums: Shared<T::Acc>,
+    [moments, sums]: [Shared<T::Acc>; 2],
     [x, d_out, gain, d_x]: [Shared<T>; 4],
+    addend: Option<Shared<T>>,
     pool: &Pool,
 ) {
     let (columns, offset) = (shape.columns, gain_offset::<T::Acc>(shape));
@@ -199,6 +209,12 @@ fn gradient_of_rows<T: Element>(
                             let xhat = (x[i] - mean) * rstd;
                             let g = d[i] * (gain[i] + offset);
                             d[i] = rstd * (g - (mean_g + xhat * mean_g_xhat));
+                        }
+                        if let Some(addend) = addend {
+                            let addend = addend.load::<T::Acc>(at, len);
+                            for i in 0..BLOCK {
+                                d[i] = T::from_acc(d[i]).acc() + addend[i];
+                            }
                         }
                         d_x.store(at, len, d);
                     },

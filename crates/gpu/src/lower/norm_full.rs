@@ -4,14 +4,14 @@
 
 use super::name::Name;
 use super::{
-    DeviceTraits, Launch,
+    DeviceTraits, Launch, elementwise,
     layouts::{Layout, params},
     norm::{self, NormSizes, add_column_parts, column_bytes, unless_empty},
     shape::{blocks, pack, parts},
 };
 use hal::{
     DType, RawSlice, Result,
-    kernel::{NormBackward, NormForward, NormalizeBackward, NormalizeSums},
+    kernel::{Axpby, NormBackward, NormForward, NormalizeBackward, NormalizeSums},
 };
 
 params! {
@@ -30,6 +30,7 @@ params! {
         moments: u64,
         gain: u64,
         d_out: u64,
+        addend: u64,
         d_x: u64,
         partials: u64,
         rows_of_part: u64,
@@ -138,6 +139,7 @@ pub(super) fn backward(
         moments: args.moments.addr,
         gain: args.gain.addr,
         d_out: args.d_out.addr,
+        addend: args.addend.map_or(0, |addend| addend.addr),
         d_x: args.d_x.addr,
         partials: workspace,
         rows_of_part: rows_of_part as u64,
@@ -167,5 +169,9 @@ fn backward_in_steps(
     let ((sums, rest), _) = steps(args, workspace);
     let mut launches = norm::normalize_sums(&sums, traits, workspace)?;
     launches.extend(norm::normalize_backward(&rest, traits)?);
+    if let Some(x) = args.addend {
+        let (y, alpha, beta) = (args.d_x, 1.0, 1.0);
+        launches.extend(elementwise::axpby(&Axpby { x, y, alpha, beta }, traits)?);
+    }
     Ok(launches)
 }

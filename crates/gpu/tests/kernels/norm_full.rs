@@ -6,7 +6,7 @@ use crate::{
 };
 use hal::{
     DType, Kernel, RawSlice,
-    kernel::{NormBackward, NormForward, NormKind, NormShape},
+    kernel::{Axpby, NormBackward, NormForward, NormKind, NormShape},
 };
 
 /// Rows, columns and elements before the first row: less than a warp reads at once, several warps and blocks, rows that end
@@ -88,8 +88,17 @@ fn backward(shape: NormShape, beta: f64, m: &[RawSlice]) -> NormBackward {
         d_gain: m[4],
         d_bias: bias(shape, m[5]),
         beta,
+        addend: None,
         d_x: m[6],
     }
+}
+
+/// With an eighth memory, which is added.
+fn added(shape: NormShape, beta: f64, m: &[RawSlice]) -> Kernel {
+    Kernel::NormBackward(NormBackward {
+        addend: Some(m[7]),
+        ..backward(shape, beta, m)
+    })
 }
 
 /// x, its moments, gain, gradient of the result; gradients of gain, bias and x.
@@ -127,6 +136,9 @@ fn gradients_of_full_rows_agree() {
                 Kernel::NormBackward(backward(shape, beta, m))
             });
         }
+        let addend = Memory::new(dtype, &random(shape.rows * shape.columns, 8), before);
+        let memories: Vec<Memory> = memories.into_iter().chain([addend]).collect();
+        compare(&memories, 16.0 * spacing, |m| added(shape, 0.0, m));
     });
 }
 
@@ -190,6 +202,31 @@ fn full_rows_have_the_bits_of_rows_that_are_cut() {
                 assert!(
                     same,
                     "{dtype}, {warp}, {shape:?}, argument {index} of backward"
+                );
+            }
+            // The sums' memory becomes the addend's.
+            let memories = [
+                &memories[..7],
+                &[Memory::new(
+                    dtype,
+                    &random(shape.rows * shape.columns, 8),
+                    0,
+                )],
+            ]
+            .concat();
+            let dtypes = [&dtypes[..7], &[dtype]].concat();
+            let with = |m: &[RawSlice]| added(shape, 1.0, m);
+            let add = |m: &[RawSlice]| {
+                let (x, y, alpha, beta) = (m[7], m[6], 1.0, 1.0);
+                Kernel::Axpby(Axpby { x, y, alpha, beta })
+            };
+            let found = run_steps(warp, &dtypes, &memories, &[&with]).unwrap();
+            let steps = run_steps(warp, &dtypes, &memories, &[&whole, &add]).unwrap();
+            for index in [4, 5, 6] {
+                let same = bits(&found[index]) == bits(&steps[index]);
+                assert!(
+                    same,
+                    "{dtype}, {warp}, {shape:?}, argument {index} of a sum"
                 );
             }
         }

@@ -89,6 +89,8 @@ pub struct NormBackward {
     pub d_bias: Option<RawSlice>,
     /// Factor of what `d_gain` and `d_bias` hold; 0 does not read them.
     pub beta: f64,
+    /// rows x columns, of the type of `x`: another part of the gradient of `x`, which is added to this one once it is rounded.
+    pub addend: Option<RawSlice>,
     /// rows x columns, of the type of `x`; overlaps nothing.
     pub d_x: RawSlice,
 }
@@ -117,7 +119,8 @@ impl NormForward {
 }
 
 impl NormBackward {
-    /// The steps that compute the same, in their order, with the row sums at `sums`: rows x 2, of the accumulator type.
+    /// The steps that compute the same but for the addend, in their order, with the row sums at `sums`: rows x 2, of the accumulator
+    /// type.
     pub fn steps(&self, sums: RawSlice) -> (NormalizeSums, NormalizeBackward) {
         let &NormBackward {
             shape,
@@ -129,6 +132,7 @@ impl NormBackward {
             d_bias,
             beta,
             d_x,
+            ..
         } = self;
         let first = NormalizeSums {
             shape,
@@ -245,7 +249,7 @@ pub struct NormalizeBackward {
 operands! {
     NormForward { x: READ, gain: READ, bias: READ, moments: WRITE, out: WRITE ; shape }
     NormBackward {
-        x: READ, moments: READ, gain: READ, d_out: READ, d_gain: UPDATE, d_bias: UPDATE, d_x: WRITE
+        x: READ, moments: READ, gain: READ, d_out: READ, d_gain: UPDATE, d_bias: UPDATE, addend: READ, d_x: WRITE
         ; shape, beta
     }
     Moments { x: READ, moments: WRITE ; shape }

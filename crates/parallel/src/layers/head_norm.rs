@@ -112,6 +112,7 @@ impl Saved {
             d_x: &d_x,
             d_gain: &d_gain,
             d_bias: None,
+            addend: None,
         };
         norm::backward(shape, &self.x, &self.moments, &gain, &d_out, gradients, 0.0)?;
         if !self.gain.is_frozen() {

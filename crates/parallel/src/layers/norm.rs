@@ -58,8 +58,8 @@ pub fn norm(
         gain: gain.clone(),
         bias: bias.cloned(),
     };
-    let var = Var::record_one("norm", &[x.held_var()], out, true, move |d_out| {
-        Ok(vec![Some(saved.backward(&d_out)?)])
+    let var = Var::record_adding("norm", x.held_var(), out, true, move |d_out, arrived| {
+        saved.backward(&d_out, arrived)
     });
     Ok(x.like(var))
 }
@@ -97,9 +97,10 @@ struct Saved {
 }
 
 impl Saved {
-    fn backward(&self, d_out: &Tensor) -> Result<Tensor> {
+    // Where a kernel of full rows makes the gradient, it adds what has arrived from the other uses of `x`, such as a residual.
+    fn backward(&self, d_out: &Tensor, arrived: &mut Option<Tensor>) -> Result<Tensor> {
         if self.pass.sums_by_rows() {
-            return self.backward_by_rows(d_out);
+            return self.backward_by_rows(d_out, arrived);
         }
         let (gain, (d_gain, d_bias, factor)) = (self.gain.value()?, self.gradients()?);
         let (shape, x, moments, d_bias) = (self.shape, &self.x, &self.moments, d_bias.as_ref());
@@ -109,8 +110,10 @@ impl Saved {
                 d_x: &d_x,
                 d_gain: &d_gain,
                 d_bias,
+                addend: arrived.as_ref(),
             };
             norm::backward(shape, x, moments, &gain, d_out, gradients, factor)?;
+            *arrived = None;
             self.gradients_added()?;
             return Ok(d_x);
         };

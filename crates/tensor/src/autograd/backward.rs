@@ -43,9 +43,17 @@ pub fn backward(roots: Vec<(Var, Tensor)>) -> Result<()> {
         }
         let inputs = std::mem::take(&mut *node.inputs.borrow_mut());
         let gradients = rounded(&node, gradients)?;
-        for (place, gradient) in inputs.into_iter().zip(run(gradients)?) {
-            if let (Some(place), Some(gradient)) = (place, gradient) {
-                pending.arrive(place, gradient)?;
+        let mut arrived = match node.adds {
+            true => pending.take(&inputs),
+            false => Vec::new(),
+        };
+        let gradients = run(gradients, &mut arrived)?;
+        // What was not taken comes first, as it has arrived first.
+        for gradients in [arrived, gradients] {
+            for (place, gradient) in inputs.iter().zip(gradients) {
+                if let (Some(place), Some(gradient)) = (place, gradient) {
+                    pending.arrive(place.clone(), gradient)?;
+                }
             }
         }
     }
@@ -72,6 +80,16 @@ impl Pending {
             Some(sum) => accumulate(sum, gradient)?,
         });
         Ok(())
+    }
+
+    // The gradients of these that are summed in the type of their output, as far as they have arrived.
+    fn take(&mut self, places: &[Option<NodeOutput>]) -> Gradients {
+        let mut of = |place: &NodeOutput| {
+            let (node, gradients) = self.0.get_mut(&place.node.id)?;
+            let (rounds, dtype) = (node.sums == Sums::Rounded, node.outputs[place.output]);
+            gradients[place.output].take_if(|sum| rounds && sum.dtype() == dtype)
+        };
+        places.iter().map(|place| of(place.as_ref()?)).collect()
     }
 
     fn next(&mut self) -> Option<(Rc<Node>, Gradients)> {

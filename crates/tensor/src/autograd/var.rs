@@ -1,6 +1,6 @@
 //! A tensor with its place on the tape.
 
-use super::node::{Gradients, Node, NodeOutput, Sums};
+use super::node::{Backward, Gradients, Node, NodeOutput, Sums};
 use crate::{Device, Tensor};
 use hal::{DType, Result};
 use std::{cell::RefCell, fmt, rc::Rc};
@@ -67,8 +67,8 @@ impl Var {
             gradients.pop().flatten().map_or(Ok(()), arrived)?;
             Ok(Vec::new())
         };
-        let node =
-            device.with_gradients(|| record(&device, "leaf", Vec::new(), outputs, sums, take));
+        let node = device
+            .with_gradients(|| record(&device, "leaf", Vec::new(), outputs, sums, alone(take)));
         Var {
             tensor,
             place: Some(NodeOutput { node, output: 0 }),
@@ -89,6 +89,16 @@ impl Var {
         outputs: Vec<Tensor>,
         keeps: bool,
         backward: impl FnOnce(Gradients) -> Result<Gradients> + 'static,
+    ) -> Vec<Var> {
+        Var::record_with(name, inputs, outputs, keeps, alone(backward))
+    }
+
+    fn record_with(
+        name: &'static str,
+        inputs: &[&Var],
+        outputs: Vec<Tensor>,
+        keeps: bool,
+        backward: How,
     ) -> Vec<Var> {
         let Some(device) = outputs.first().map(|tensor| tensor.device().clone()) else {
             return Vec::new();
@@ -130,6 +140,31 @@ impl Var {
             None => Ok(vec![None; num_inputs]),
         };
         Var::record(name, inputs, vec![output], keeps, one).swap_remove(0)
+    }
+
+    /// As [`record_one`](Var::record_one) with one input, for a backward that can add: its second argument holds what other operations
+    /// have found for the gradient of the input, if it is of the input's type; where `backward` takes it, what it returns is the sum.
+    /// That sum must have the bits of a sum of both, each rounded to the type.
+    pub fn record_adding(
+        name: &'static str,
+        input: &Var,
+        output: Tensor,
+        keeps: bool,
+        backward: impl FnOnce(Tensor, &mut Option<Tensor>) -> Result<Tensor> + 'static,
+    ) -> Var {
+        let one = move |mut gradients: Gradients, arrived: &mut Gradients| {
+            let Some(gradient) = gradients.pop().flatten() else {
+                return Ok(vec![None]);
+            };
+            let mut none = None;
+            let arrived = arrived.first_mut().unwrap_or(&mut none);
+            Ok(vec![Some(backward(gradient, arrived)?)])
+        };
+        let how = How {
+            adds: true,
+            run: Box::new(one),
+        };
+        Var::record_with(name, &[input], vec![output], keeps, how).swap_remove(0)
     }
 
     /// The tensor.
@@ -178,11 +213,24 @@ impl Var {
             Ok(vec![gradient.map(backward).transpose()?])
         };
         let (inputs, types) = (vec![Some(place)], vec![output.dtype()]);
-        let node = record(&device, name, inputs, types, Sums::Kept, moved);
+        let node = record(&device, name, inputs, types, Sums::Kept, alone(moved));
         Var {
             tensor: output,
             place: Some(NodeOutput { node, output: 0 }),
         }
+    }
+}
+
+/// How a node runs back, and whether it adds what has arrived for its inputs.
+struct How {
+    adds: bool,
+    run: Backward,
+}
+
+fn alone(backward: impl FnOnce(Gradients) -> Result<Gradients> + 'static) -> How {
+    How {
+        adds: false,
+        run: Box::new(|gradients, _| backward(gradients)),
     }
 }
 
@@ -192,19 +240,19 @@ fn record(
     inputs: Vec<Option<NodeOutput>>,
     outputs: Vec<DType>,
     sums: Sums,
-    backward: impl FnOnce(Gradients) -> Result<Gradients> + 'static,
+    How { adds, run }: How,
 ) -> Rc<Node> {
     let id = device.0.next_node.get();
     device.0.next_node.set(id + 1);
-    let backward = RefCell::new(Some(Box::new(backward) as super::node::Backward));
     Rc::new(Node {
         id,
         name,
         inputs: RefCell::new(inputs),
         outputs,
         sums,
+        adds,
         saved: device.0.saving.borrow().clone(),
-        backward,
+        backward: RefCell::new(Some(run)),
     })
 }
 

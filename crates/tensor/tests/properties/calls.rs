@@ -621,10 +621,12 @@ fn norm_backward(world: &mut World, step: &Step) -> Result<()> {
     let beta = (step.small(2) % 2) as f64;
     if step.small(1) > 4 {
         let d_x = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+        let addend = world.tensor(step.tensors[2]);
         let gradients = ops::norm::Gradients {
             d_x: &d_x,
             d_gain: &d_gain,
             d_bias,
+            addend: (step.small(4) > 4).then_some(&addend),
         };
         ops::norm::backward(shape, &x, &moments, &gain, &d_out, gradients, beta)?;
         return keep(world, |_| Ok(d_x));

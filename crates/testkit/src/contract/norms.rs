@@ -126,33 +126,40 @@ impl<'a> Case<'a> {
         let largest = d_x.iter().fold(1.0f64, |largest, x| largest.max(x.abs()));
         let own =
             |dtype, shape: &[usize], numbers: &[f64]| upload(self.device, dtype, shape, numbers);
-        let d_out = own(self.dtype, &[rows, columns], &d_out);
+        let (of_out, d_out) = (d_out.clone(), own(self.dtype, &[rows, columns], &d_out));
         let vector = || own(accumulator, &[columns], &before);
         let (x, gain) = (&self.x.0, &self.gain.0);
         let moments = norm::moments(self.shape, x).unwrap();
-        let judge = |d_x_found: &Tensor, d_gain_found: &Tensor, d_bias_found: Option<&Tensor>| {
-            compare("gradient of a norm", d_x_found, &d_x, 4.0 * largest);
+        let judge = |(found, added): (&Tensor, &[f64]),
+                     d_gain_found: &Tensor,
+                     d_bias_found: Option<&Tensor>| {
+            let d_x: Vec<f64> = d_x.iter().zip(added).map(|(own, add)| own + add).collect();
+            compare("gradient of a norm", found, &d_x, 4.0 * largest);
             compare("gradient of a gain", d_gain_found, &d_gain, 40.0);
             if let Some(found) = d_bias_found {
                 compare("gradient of a bias", found, &d_bias, 40.0);
             }
         };
 
-        let (of_gain, of_bias) = (vector(), self.bias.as_ref().map(|_| vector()));
-        let of_x = Tensor::empty(self.device, self.dtype, &[rows, columns]).unwrap();
-        let gradients = Gradients {
-            d_x: &of_x,
-            d_gain: &of_gain,
-            d_bias: of_bias.as_ref(),
-        };
-        norm::backward(self.shape, x, &moments, gain, &d_out, gradients, 1.0).unwrap();
-        judge(&of_x, &of_gain, of_bias.as_ref());
+        let of_nothing = vec![0.0; rows * columns];
+        for (addend, added) in [(None, &of_nothing), (Some(&d_out), &of_out)] {
+            let (of_gain, of_bias) = (vector(), self.bias.as_ref().map(|_| vector()));
+            let of_x = Tensor::empty(self.device, self.dtype, &[rows, columns]).unwrap();
+            let gradients = Gradients {
+                d_x: &of_x,
+                d_gain: &of_gain,
+                d_bias: of_bias.as_ref(),
+                addend,
+            };
+            norm::backward(self.shape, x, &moments, gain, &d_out, gradients, 1.0).unwrap();
+            judge((&of_x, added), &of_gain, of_bias.as_ref());
+        }
 
         let (of_gain, of_bias) = (vector(), self.bias.as_ref().map(|_| vector()));
         let gradients = (&of_gain, of_bias.as_ref());
         let sums = norm::sums(self.shape, x, &moments, gain, &d_out, gradients, 1.0).unwrap();
         let of_x = norm::normalize_backward(self.shape, x, &moments, gain, &d_out, &sums).unwrap();
-        judge(&of_x, &of_gain, of_bias.as_ref());
+        judge((&of_x, &of_nothing), &of_gain, of_bias.as_ref());
     }
 }
 

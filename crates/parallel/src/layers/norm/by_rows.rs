@@ -17,10 +17,14 @@ use tensor::{
 };
 
 impl Saved {
-    pub(super) fn backward_by_rows(&self, d_out: &Tensor) -> Result<Tensor> {
+    pub(super) fn backward_by_rows(
+        &self,
+        d_out: &Tensor,
+        arrived: &mut Option<Tensor>,
+    ) -> Result<Tensor> {
         match (&self.spread, self.axis) {
             (Some(spread), _) => self.of_all(spread, d_out),
-            (None, None) => self.of_full_rows(d_out),
+            (None, None) => self.of_full_rows(d_out, arrived),
             (None, Some(axis)) => self.of_cut_rows(d_out, axis),
         }
     }
@@ -43,20 +47,23 @@ impl Saved {
             gain: self.gain.clone(),
             bias: self.bias.clone(),
         };
-        spread.cut(context, &all.backward(&gather(d_out)?)?)
+        spread.cut(context, &all.backward_by_rows(&gather(d_out)?, &mut None)?)
     }
 
-    fn of_full_rows(&self, d_out: &Tensor) -> Result<Tensor> {
+    fn of_full_rows(&self, d_out: &Tensor, arrived: &mut Option<Tensor>) -> Result<Tensor> {
         let gain = self.gain.value()?;
         let d_x = Tensor::empty(self.x.device(), self.x.dtype(), self.x.shape())?;
         self.each_leaf(|rows, _| {
             let [x, moments, d_out, d_x] =
                 [&self.x, &self.moments, d_out, &d_x].map(|all| self.pass.part(all, rows));
             let (x, [d_gain, d_bias]) = (x?, self.vectors(&gain)?);
+            let addend = arrived.as_ref().map(|all| self.pass.part(all, rows));
+            let addend = addend.transpose()?;
             let gradients = Gradients {
                 d_x: &d_x?,
                 d_gain: &d_gain,
                 d_bias: self.bias.is_some().then_some(&d_bias),
+                addend: addend.as_ref(),
             };
             let shape = NormShape {
                 rows: x.num_rows(),
@@ -65,6 +72,7 @@ impl Saved {
             norm::backward(shape, &x, &moments?, &gain, &d_out?, gradients, 0.0)?;
             Ok([d_gain, d_bias])
         })?;
+        *arrived = None;
         Ok(d_x)
     }
 

@@ -51,12 +51,14 @@ pub struct Gradients<'a> {
     pub d_gain: &'a Tensor,
     /// The gradient of the bias: columns, of the accumulator type.
     pub d_bias: Option<&'a Tensor>,
+    /// What is added to the gradient of the input, another part of it: rows x columns, which `d_x` does not overlap.
+    pub addend: Option<&'a Tensor>,
 }
 
 /// Writes the gradient of the norm's input, in one pass over `x` and `d_out`; adds to `beta` times the gradients of gain
 /// and bias, which a `beta` of 0 does not read. The rows must be full.
 ///
-/// The bits are those of [`sums`](super::sums) and [`normalize_backward`](super::normalize_backward).
+/// The bits are those of [`sums`](super::sums) and [`normalize_backward`](super::normalize_backward), and of a sum with the addend.
 ///
 /// # Shapes
 /// `x`, `d_out`: rows x columns. `moments`: rows x 2. `gain`: columns.
@@ -75,12 +77,17 @@ pub fn backward(
         d_x,
         d_gain,
         d_bias,
+        addend,
     } = gradients;
     check_full("norm_backward", shape)?;
     check_backward(shape, x, moments, gain, d_out)?;
     check_gradients("norm_backward", shape, x, d_gain, d_bias)?;
     same_type("norm_backward", x, &[d_x])?;
     same_length("norm_backward", x, &[d_x])?;
+    if let Some(addend) = addend {
+        same_type("norm_backward", x, &[addend])?;
+        same_length("norm_backward", x, &[addend])?;
+    }
     let mut args = Arguments::default();
     let kernel = NormBackward {
         shape,
@@ -91,6 +98,7 @@ pub fn backward(
         d_gain: args.take(d_gain),
         d_bias: args.take_some(d_bias),
         beta,
+        addend: args.take_some(addend),
         d_x: args.take(d_x),
     };
     launch(&mut args, Kernel::NormBackward(kernel))

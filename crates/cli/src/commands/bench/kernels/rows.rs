@@ -91,6 +91,7 @@ fn norm_backward(sizes: Sizes, kind: NormKind) -> Case {
             d_x: &d_x,
             d_gain: &operands.updated[0],
             d_bias: operands.updated.get(1),
+            addend: None,
         };
         norm::backward(shape_of(kind, x), x, moments, gain, d_out, gradients, 1.0)?;
         Ok(vec![d_x])
