@@ -19,7 +19,8 @@ const EPSILON: f64 = 1e-5;
 pub(super) fn cases(sizes: Sizes) -> Vec<Case> {
     let mut cases = Vec::new();
     for kind in [NormKind::Layer, NormKind::Rms] {
-        cases.extend([norm_forward(sizes, kind), norm_backward(sizes, kind)]);
+        cases.push(norm_forward(sizes, kind));
+        cases.extend([false, true].map(|adds| norm_backward(sizes, kind, adds)));
     }
     cases.extend([
         column_sum(sizes),
@@ -63,18 +64,22 @@ fn norm_forward(sizes: Sizes, kind: NormKind) -> Case {
     )
 }
 
-// Reads rows, their moments, gain and gradient; writes one gradient and adds to those of gain and bias.
-fn norm_backward(sizes: Sizes, kind: NormKind) -> Case {
+// Reads rows, their moments, gain and gradient, and the gradient of the residual if it adds that; writes one gradient and adds to
+// those of gain and bias.
+fn norm_backward(sizes: Sizes, kind: NormKind, adds: bool) -> Case {
     let shape = sizes.stream();
     let make = move |maker: &Maker<'_>| {
         let x = maker.random(&shape)?;
         let moments = norm::moments(shape_of(kind, &x), &x)?;
-        let read = vec![
+        let mut read = vec![
             x,
             moments,
             maker.random(&[shape[1]])?,
             maker.random(&shape)?,
         ];
+        if adds {
+            read.push(maker.random(&shape)?);
+        }
         let vectors = if kind == NormKind::Layer { 2 } else { 1 };
         let updated = (0..vectors)
             .map(|_| maker.sums(&[shape[1]]))
@@ -84,14 +89,18 @@ fn norm_backward(sizes: Sizes, kind: NormKind) -> Case {
             ..Operands::read(read)
         })
     };
-    Case::new(&named(kind, " backward"), "norm", make, move |operands| {
+    let backward = match adds {
+        true => " backward and sum",
+        false => " backward",
+    };
+    Case::new(&named(kind, backward), "norm", make, move |operands| {
         let [x, moments, gain, d_out] = [0, 1, 2, 3].map(|index| &operands.read[index]);
         let d_x = Tensor::empty(x.device(), x.dtype(), x.shape())?;
         let gradients = Gradients {
             d_x: &d_x,
             d_gain: &operands.updated[0],
             d_bias: operands.updated.get(1),
-            addend: None,
+            addend: operands.read.get(4),
         };
         norm::backward(shape_of(kind, x), x, moments, gain, d_out, gradients, 1.0)?;
         Ok(vec![d_x])

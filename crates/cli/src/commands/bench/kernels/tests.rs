@@ -163,10 +163,18 @@ fn each_operand_moves_once_and_an_updated_one_twice() {
             "layer_norm backward",
             3 * stream + moments + row + 2 * 2 * (4 * hidden),
         ),
+        (
+            "layer_norm backward and sum",
+            4 * stream + moments + row + 2 * 2 * (4 * hidden),
+        ),
         ("rms_norm", 2 * stream + moments + row),
         (
             "rms_norm backward",
             3 * stream + moments + row + 2 * (4 * hidden),
+        ),
+        (
+            "rms_norm backward and sum",
+            4 * stream + moments + row + 2 * (4 * hidden),
         ),
         ("column_sum", inner + 2 * (4 * mlp)),
         ("embedding", ids + different * row + stream),
@@ -194,5 +202,5 @@ fn each_operand_moves_once_and_an_updated_one_twice() {
     ] {
         assert_eq!(bytes(name), expected, "{name}");
     }
-    assert_eq!(cases.len(), 24);
+    assert_eq!(cases.len(), 26);
 }
