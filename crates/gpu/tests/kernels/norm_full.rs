@@ -101,6 +101,10 @@ fn added(shape: NormShape, beta: f64, m: &[RawSlice]) -> Kernel {
     })
 }
 
+fn addend(dtype: DType, shape: NormShape, before: usize) -> Memory {
+    Memory::new(dtype, &random(shape.rows * shape.columns, 8), before)
+}
+
 /// x, its moments, gain, gradient of the result; gradients of gain, bias and x.
 fn backward_memories(dtype: DType, shape: NormShape, before: usize) -> [Memory; 7] {
     let (len, accumulator) = (shape.rows * shape.columns, dtype.accumulator());
@@ -136,8 +140,7 @@ fn gradients_of_full_rows_agree() {
                 Kernel::NormBackward(backward(shape, beta, m))
             });
         }
-        let addend = Memory::new(dtype, &random(shape.rows * shape.columns, 8), before);
-        let memories: Vec<Memory> = memories.into_iter().chain([addend]).collect();
+        let memories = [&memories[..], &[addend(dtype, shape, before)]].concat();
         compare(&memories, 16.0 * spacing, |m| added(shape, 0.0, m));
     });
 }
@@ -150,18 +153,13 @@ fn bits(memory: &[f64]) -> Vec<u64> {
 type Step<'a> = &'a dyn Fn(&[RawSlice]) -> Kernel;
 
 /// Runs these kernels, one after another, on the same memories.
-fn run_steps(
-    warp: u32,
-    dtypes: &[DType],
-    memories: &[Memory],
-    steps: &[Step<'_>],
-) -> Option<Vec<Vec<f64>>> {
+fn run_steps(warp: u32, memories: &[Memory], steps: &[Step<'_>]) -> Option<Vec<Vec<f64>>> {
     let mut values: Vec<Vec<f64>> = memories.iter().map(Memory::values).collect();
     for step in steps {
         let memories: Vec<Memory> = values
             .iter()
-            .zip(dtypes)
-            .map(|(values, dtype)| Memory::new(*dtype, values, 0))
+            .zip(memories)
+            .map(|(values, memory)| Memory::new(memory.slice().dtype, values, 0))
             .collect();
         values = run(warp, &memories, step)?;
     }
@@ -173,62 +171,42 @@ fn full_rows_have_the_bits_of_rows_that_are_cut() {
     each(|dtype, _, shape, _| {
         let accumulator = dtype.accumulator();
         for warp in [32, 64] {
+            let same_bits = |memories: &[Memory], one: Step, steps: &[Step], written: &[usize]| {
+                let Some(found) = run_steps(warp, memories, &[one]) else {
+                    return;
+                };
+                let steps = run_steps(warp, memories, steps).unwrap();
+                for &index in written {
+                    let same = bits(&found[index]) == bits(&steps[index]);
+                    let arguments = memories.len();
+                    assert!(
+                        same,
+                        "{dtype}, {warp}, {shape:?}, argument {index} of {arguments}"
+                    );
+                }
+            };
             let memories = forward_memories(dtype, shape, 0);
-            let dtypes = [dtype, dtype, dtype, accumulator, dtype];
             let whole = |m: &[RawSlice]| Kernel::NormForward(forward(shape, m));
             let moments = |m: &[RawSlice]| Kernel::Moments(forward(shape, m).steps().0);
             let normalize = |m: &[RawSlice]| Kernel::Normalize(forward(shape, m).steps().1);
-            let Some(found) = run_steps(warp, &dtypes, &memories, &[&whole]) else {
-                return;
-            };
-            let steps = run_steps(warp, &dtypes, &memories, &[&moments, &normalize]).unwrap();
-            for index in [3, 4] {
-                let same = bits(&found[index]) == bits(&steps[index]);
-                assert!(same, "{dtype}, {warp}, {shape:?}, argument {index}");
-            }
+            same_bits(&memories, &whole, &[&moments, &normalize], &[3, 4]);
 
+            let of_backward = backward_memories(dtype, shape, 0);
             let sums = Memory::new(accumulator, &vec![9.0; 2 * shape.rows], 0);
-            let memories = [&backward_memories(dtype, shape, 0)[..], &[sums]].concat();
-            let dtypes = memories.iter().map(|memory| memory.slice().dtype);
-            let dtypes: Vec<DType> = dtypes.collect();
+            let memories = [&of_backward[..], &[sums]].concat();
             let whole = |m: &[RawSlice]| Kernel::NormBackward(backward(shape, 1.0, m));
             let steps = |m: &[RawSlice]| backward(shape, 1.0, m).steps(m[7]);
             let sums = |m: &[RawSlice]| Kernel::NormalizeSums(steps(m).0);
             let rest = |m: &[RawSlice]| Kernel::NormalizeBackward(steps(m).1);
-            let found = run_steps(warp, &dtypes, &memories, &[&whole]).unwrap();
-            let steps = run_steps(warp, &dtypes, &memories, &[&sums, &rest]).unwrap();
-            for index in [4, 5, 6] {
-                let same = bits(&found[index]) == bits(&steps[index]);
-                assert!(
-                    same,
-                    "{dtype}, {warp}, {shape:?}, argument {index} of backward"
-                );
-            }
-            // The sums' memory becomes the addend's.
-            let memories = [
-                &memories[..7],
-                &[Memory::new(
-                    dtype,
-                    &random(shape.rows * shape.columns, 8),
-                    0,
-                )],
-            ]
-            .concat();
-            let dtypes = [&dtypes[..7], &[dtype]].concat();
-            let with = |m: &[RawSlice]| added(shape, 1.0, m);
+            same_bits(&memories, &whole, &[&sums, &rest], &[4, 5, 6]);
+
+            let memories = [&of_backward[..], &[addend(dtype, shape, 0)]].concat();
+            let sum = |m: &[RawSlice]| added(shape, 1.0, m);
             let add = |m: &[RawSlice]| {
                 let (x, y, alpha, beta) = (m[7], m[6], 1.0, 1.0);
                 Kernel::Axpby(Axpby { x, y, alpha, beta })
             };
-            let found = run_steps(warp, &dtypes, &memories, &[&with]).unwrap();
-            let steps = run_steps(warp, &dtypes, &memories, &[&whole, &add]).unwrap();
-            for index in [4, 5, 6] {
-                let same = bits(&found[index]) == bits(&steps[index]);
-                assert!(
-                    same,
-                    "{dtype}, {warp}, {shape:?}, argument {index} of a sum"
-                );
-            }
+            same_bits(&memories, &sum, &[&whole, &add], &[4, 5, 6]);
         }
     });
 }

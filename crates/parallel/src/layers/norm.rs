@@ -106,14 +106,15 @@ impl Saved {
         let (shape, x, moments, d_bias) = (self.shape, &self.x, &self.moments, d_bias.as_ref());
         let Some(axis) = self.axis else {
             let d_x = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+            let addend = arrived.take();
             let gradients = Gradients {
                 d_x: &d_x,
                 d_gain: &d_gain,
                 d_bias,
-                addend: arrived.as_ref(),
+                addend: addend.as_ref(),
             };
             norm::backward(shape, x, moments, &gain, d_out, gradients, factor)?;
-            *arrived = None;
+            drop(addend);
             self.gradients_added()?;
             return Ok(d_x);
         };

@@ -2,7 +2,7 @@
 
 use super::{
     Var,
-    node::{Gradients, Node, NodeOutput, Sums},
+    node::{Adding, Backward, Gradients, Node, NodeOutput, Sums},
 };
 use crate::{Tensor, ops};
 use hal::{DType, Error, Result};
@@ -43,17 +43,13 @@ pub fn backward(roots: Vec<(Var, Tensor)>) -> Result<()> {
         }
         let inputs = std::mem::take(&mut *node.inputs.borrow_mut());
         let gradients = rounded(&node, gradients)?;
-        let mut arrived = match node.adds {
-            true => pending.take(&inputs),
-            false => Vec::new(),
+        let gradients = match run {
+            Backward::Alone(run) => run(gradients)?,
+            Backward::Adding(run) => vec![pending.added(&inputs, gradients, run)?],
         };
-        let gradients = run(gradients, &mut arrived)?;
-        // What was not taken comes first, as it has arrived first.
-        for gradients in [arrived, gradients] {
-            for (place, gradient) in inputs.iter().zip(gradients) {
-                if let (Some(place), Some(gradient)) = (place, gradient) {
-                    pending.arrive(place.clone(), gradient)?;
-                }
+        for (place, gradient) in inputs.into_iter().zip(gradients) {
+            if let (Some(place), Some(gradient)) = (place, gradient) {
+                pending.arrive(place, gradient)?;
             }
         }
     }
@@ -82,14 +78,26 @@ impl Pending {
         Ok(())
     }
 
-    // The gradients of these that are summed in the type of their output, as far as they have arrived.
-    fn take(&mut self, places: &[Option<NodeOutput>]) -> Gradients {
-        let mut of = |place: &NodeOutput| {
-            let (node, gradients) = self.0.get_mut(&place.node.id)?;
-            let (rounds, dtype) = (node.sums == Sums::Rounded, node.outputs[place.output]);
-            gradients[place.output].take_if(|sum| rounds && sum.dtype() == dtype)
+    // The gradient of the one input; with what has arrived for it, if that is summed in the input's type and `run` takes it.
+    fn added(
+        &mut self,
+        inputs: &[Option<NodeOutput>],
+        mut gradients: Gradients,
+        run: Adding,
+    ) -> Result<Option<Tensor>> {
+        let Some(gradient) = gradients.pop().flatten() else {
+            return Ok(None);
         };
-        places.iter().map(|place| of(place.as_ref()?)).collect()
+        let sum = inputs.first().and_then(|place| {
+            let place = place.as_ref()?;
+            let (node, sums) = self.0.get_mut(&place.node.id)?;
+            let is_rounded = node.sums == Sums::Rounded;
+            let dtype = node.outputs[place.output];
+            let sum = &mut sums[place.output];
+            let fits = |sum: &Tensor| is_rounded && sum.dtype() == dtype;
+            sum.as_ref().is_some_and(fits).then_some(sum)
+        });
+        run(gradient, sum.unwrap_or(&mut None)).map(Some)
     }
 
     fn next(&mut self) -> Option<(Rc<Node>, Gradients)> {

@@ -10,9 +10,18 @@ use std::{
 /// One gradient per tensor, `None` where no gradient flows.
 pub type Gradients = Vec<Option<Tensor>>;
 
-/// From the gradients of the outputs to those of the inputs. The second argument holds what has arrived for each input before, in the
-/// type of its own gradient; what is taken from there is part of the result.
-pub(crate) type Backward = Box<dyn FnOnce(Gradients, &mut Gradients) -> Result<Gradients>>;
+/// How a node runs back.
+pub(crate) enum Backward {
+    Alone(Alone),
+    Adding(Adding),
+}
+
+/// From the gradients of the outputs to those of the inputs.
+pub(crate) type Alone = Box<dyn FnOnce(Gradients) -> Result<Gradients>>;
+
+/// As [`Alone`], of one output and one input. The second argument holds what has arrived for the input before; if it is taken, the
+/// result includes it.
+pub(crate) type Adding = Box<dyn FnOnce(Tensor, &mut Option<Tensor>) -> Result<Tensor>>;
 
 /// The node, and the index of its output, that produced a tensor.
 #[derive(Clone)]
@@ -36,8 +45,6 @@ pub(crate) struct Node {
     pub(crate) inputs: RefCell<Vec<Option<NodeOutput>>>,
     pub(crate) outputs: Vec<DType>,
     pub(crate) sums: Sums,
-    // Whether it adds what has arrived for its inputs.
-    pub(crate) adds: bool,
     // What was saved beside this node, which has to be on the device when the node runs back.
     pub(crate) saved: Option<Rc<SavedSegment>>,
     // Taken by the backward pass, so that what it saved is freed at once.

@@ -98,7 +98,7 @@ impl Var {
         inputs: &[&Var],
         outputs: Vec<Tensor>,
         keeps: bool,
-        backward: How,
+        backward: Backward,
     ) -> Vec<Var> {
         let Some(device) = outputs.first().map(|tensor| tensor.device().clone()) else {
             return Vec::new();
@@ -152,19 +152,8 @@ impl Var {
         keeps: bool,
         backward: impl FnOnce(Tensor, &mut Option<Tensor>) -> Result<Tensor> + 'static,
     ) -> Var {
-        let one = move |mut gradients: Gradients, arrived: &mut Gradients| {
-            let Some(gradient) = gradients.pop().flatten() else {
-                return Ok(vec![None]);
-            };
-            let mut none = None;
-            let arrived = arrived.first_mut().unwrap_or(&mut none);
-            Ok(vec![Some(backward(gradient, arrived)?)])
-        };
-        let how = How {
-            adds: true,
-            run: Box::new(one),
-        };
-        Var::record_with(name, &[input], vec![output], keeps, how).swap_remove(0)
+        let backward = Backward::Adding(Box::new(backward));
+        Var::record_with(name, &[input], vec![output], keeps, backward).swap_remove(0)
     }
 
     /// The tensor.
@@ -221,17 +210,8 @@ impl Var {
     }
 }
 
-/// How a node runs back, and whether it adds what has arrived for its inputs.
-struct How {
-    adds: bool,
-    run: Backward,
-}
-
-fn alone(backward: impl FnOnce(Gradients) -> Result<Gradients> + 'static) -> How {
-    How {
-        adds: false,
-        run: Box::new(|gradients, _| backward(gradients)),
-    }
+fn alone(backward: impl FnOnce(Gradients) -> Result<Gradients> + 'static) -> Backward {
+    Backward::Alone(Box::new(backward))
 }
 
 fn record(
@@ -240,7 +220,7 @@ fn record(
     inputs: Vec<Option<NodeOutput>>,
     outputs: Vec<DType>,
     sums: Sums,
-    How { adds, run }: How,
+    backward: Backward,
 ) -> Rc<Node> {
     let id = device.0.next_node.get();
     device.0.next_node.set(id + 1);
@@ -250,9 +230,8 @@ fn record(
         inputs: RefCell::new(inputs),
         outputs,
         sums,
-        adds,
         saved: device.0.saving.borrow().clone(),
-        backward: RefCell::new(Some(run)),
+        backward: RefCell::new(Some(backward)),
     })
 }
 

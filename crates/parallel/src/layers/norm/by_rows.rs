@@ -51,7 +51,7 @@ impl Saved {
     }
 
     fn of_full_rows(&self, d_out: &Tensor, arrived: &mut Option<Tensor>) -> Result<Tensor> {
-        let gain = self.gain.value()?;
+        let (gain, arrived) = (self.gain.value()?, arrived.take());
         let d_x = Tensor::empty(self.x.device(), self.x.dtype(), self.x.shape())?;
         self.each_leaf(|rows, _| {
             let [x, moments, d_out, d_x] =
@@ -72,7 +72,6 @@ impl Saved {
             norm::backward(shape, &x, &moments?, &gain, &d_out?, gradients, 0.0)?;
             Ok([d_gain, d_bias])
         })?;
-        *arrived = None;
         Ok(d_x)
     }
 
