@@ -23,6 +23,9 @@ static fascicle_status collectives(const fascicle_group *group) {
   int least = -(int)rank;
   OK(fascicle_all_reduce(group, &least, 1, FASCICLE_I32, FASCICLE_MIN, NULL));
   CHECK(least == -3);
+  float mean = (float)rank;
+  OK(fascicle_all_reduce(group, &mean, 1, FASCICLE_F32, FASCICLE_AVG, NULL));
+  CHECK(mean == 1.5f);
 
   float send[10], part[3] = {0}, all[10];
   for (int index = 0; index < 10; ++index) send[index] = (float)index;
@@ -85,6 +88,8 @@ static fascicle_status mistakes(const fascicle_rank *rank, const fascicle_group 
   CHECK(fascicle_all_reduce(group, NULL, 1, FASCICLE_F32, FASCICLE_SUM, NULL) == FASCICLE_INVALID);
   CHECK(fascicle_all_reduce(group, &number, 1, FASCICLE_F32, FASCICLE_SUM, &number) == FASCICLE_INVALID);
   CHECK(strstr(fascicle_error(), "needs a device of CUDA or ROCm"));
+  CHECK(fascicle_all_reduce(group, &number, 1, FASCICLE_I32, FASCICLE_AVG, NULL) == FASCICLE_INVALID);
+  CHECK(!strcmp(fascicle_error(), "all_reduce: an average of i32, needs a float type"));
   CHECK(fascicle_broadcast(group, &number, 1, FASCICLE_F32, 4, NULL) == FASCICLE_INVALID);
   CHECK(strstr(fascicle_error(), "rank 4, needs a rank below 4"));
   const size_t large[4] = {(size_t)-1, 2, 0, 0};

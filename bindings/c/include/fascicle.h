@@ -42,7 +42,7 @@ typedef enum {
   FASCICLE_U8 = 6
 } fascicle_dtype;
 
-typedef enum { FASCICLE_SUM = 0, FASCICLE_MAX = 1, FASCICLE_MIN = 2 } fascicle_op;
+typedef enum { FASCICLE_SUM = 0, FASCICLE_MAX = 1, FASCICLE_MIN = 2, FASCICLE_AVG = 3 } fascicle_op;
 
 typedef struct fascicle_rank fascicle_rank;       /* one rank's view of the job */
 typedef struct fascicle_group fascicle_group;     /* one rank's end of a group along axes of the grid */

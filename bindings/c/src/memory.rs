@@ -38,10 +38,11 @@ pub(crate) fn op(number: c_int) -> Result<ReduceOp> {
         0 => Ok(ReduceOp::Sum),
         1 => Ok(ReduceOp::Max),
         2 => Ok(ReduceOp::Min),
+        3 => Ok(ReduceOp::Avg),
         _ => Err(Error::invalid(
             "fascicle_op",
             number.to_string(),
-            "a number from 0 to 2",
+            "a number from 0 to 3",
         )),
     }
 }

@@ -7,7 +7,7 @@ use parallel::{
     counters::{Operation, Subject},
 };
 use std::{fmt, rc::Rc, sync::Arc};
-use tensor::{Error, ReduceOp, Result, Scalar, Stream, Tensor, ops};
+use tensor::{Error, ReduceOp, Result, Scalar, Stream, Tensor, UnevenShards, ops};
 
 /// This rank's end of the group of ranks that differ from it only on some axes of the grid.
 ///
@@ -253,12 +253,31 @@ impl AxisGroup {
         counts: Option<&[usize]>,
     ) -> Result<()> {
         let counts = parts(counts, recv);
-        self.move_parts(
-            ("reduce_scatter", Group::reduce_scatter),
-            stream,
-            (send, recv),
-            &counts,
-        )
+        let one = UnevenShards {
+            send,
+            recv,
+            counts: &counts,
+        };
+        self.reduce_scatters_on(stream, &[one], ReduceOp::Sum)
+    }
+
+    /// Several [`reduce_scatter_on`](AxisGroup::reduce_scatter_on) with another operation that progress together, each on its own
+    /// tensors.
+    ///
+    /// # Errors
+    /// As [`reduce_scatter_on`](AxisGroup::reduce_scatter_on); [`Error::Invalid`] also when two of them overlap.
+    pub fn reduce_scatters_on(
+        &self,
+        stream: &Stream,
+        all: &[UnevenShards<'_>],
+        op: ReduceOp,
+    ) -> Result<()> {
+        match &self.group {
+            None => all
+                .iter()
+                .try_for_each(|one| copy("reduce_scatter", stream, one.send, one.recv)),
+            Some(group) => group.reduce_scatters(&self.context, Subject::Other, stream, all, op),
+        }
     }
 
     /// [`all_gather`](AxisGroup::all_gather) of a tensor, queued on a stream.
@@ -273,12 +292,12 @@ impl AxisGroup {
         counts: Option<&[usize]>,
     ) -> Result<()> {
         let counts = parts(counts, send);
-        self.move_parts(
-            ("all_gather", Group::all_gather),
-            stream,
-            (send, recv),
-            &counts,
-        )
+        match &self.group {
+            None => copy("all_gather", stream, send, recv),
+            Some(group) => {
+                group.all_gather(&self.context, Subject::Other, stream, send, recv, &counts)
+            }
+        }
     }
 
     /// [`broadcast`](AxisGroup::broadcast) of a tensor, queued on a stream.
@@ -330,28 +349,6 @@ impl AxisGroup {
         self.axes.iter().map(of).sum()
     }
 
-    // Runs a collective of parts of these lengths; alone, a rank copies its own.
-    fn move_parts(
-        &self,
-        (name, run): (&str, MoveParts),
-        stream: &Stream,
-        (send, recv): (&Tensor, &Tensor),
-        counts: &Counts,
-    ) -> Result<()> {
-        match &self.group {
-            None => copy(name, stream, send, recv),
-            Some(group) => run(
-                group,
-                &self.context,
-                Subject::Other,
-                stream,
-                send,
-                recv,
-                counts,
-            ),
-        }
-    }
-
     // Runs `work` on one slice to read and one to write.
     fn lend<T: Scalar>(
         &self,
@@ -391,9 +388,6 @@ impl AxisGroup {
         Error::invalid(place, format!("rank {rank}"), needed)
     }
 }
-
-/// A collective that moves the parts of one tensor to another.
-type MoveParts = fn(&Group, &Context, Subject, &Stream, &Tensor, &Tensor, &Counts) -> Result<()>;
 
 fn label(axes: &[Axis]) -> String {
     let names: Vec<&str> = axes.iter().map(|axis| axis.name()).collect();

@@ -1,6 +1,7 @@
 //! A bucket's small gradients beside each other in one tensor, so that they travel as one.
 
 use crate::Reduced;
+use hal::Counts;
 use std::ops::Range;
 use tensor::{DType, Device, Result, Tensor};
 
@@ -18,7 +19,7 @@ pub(crate) struct Pack {
     own: Tensor,
     mark: Tensor,
     // The lengths of all owners' parts.
-    counts: Vec<usize>,
+    counts: Counts,
     // For each gradient of the bucket the bytes where it lies, if it is packed.
     places: Vec<Option<Range<usize>>>,
 }
@@ -60,7 +61,7 @@ impl Pack {
             own: tensor.rows(start(rank), counts[rank])?,
             mark: tensor.rows(start(rank), 1)?,
             tensor,
-            counts,
+            counts: Counts::Uneven(counts),
             places,
         })
     }
@@ -76,7 +77,7 @@ impl Pack {
     }
 
     /// The lengths of all owners' parts.
-    pub(crate) fn counts(&self) -> &[usize] {
+    pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }
 
@@ -132,7 +133,7 @@ impl Pack {
 
     /// Whether a rank had something else to reduce; waits for the reduction.
     pub(crate) fn is_marked(&self) -> Result<bool> {
-        // Any type's 0 has no bit set, and sums of 0 and 1 are not negative.
+        // Any type's 0 has no bit set, and sums and averages of 0 and 1 are not negative.
         let mut bytes = [0; 8];
         let bytes = &mut bytes[..self.mark.bytes()];
         self.mark.download(bytes)?;

@@ -6,9 +6,10 @@ use crate::{
     reduced::{Elements, HostVector},
     step_plan::{Bucket, Owners, StepPlan},
 };
+use hal::Counts;
 use parallel::Purpose;
 use std::{ops::Range, rc::Rc};
-use tensor::{Error, Event, ReduceOp, Result, Scalar, Stream, StreamKind, Tensor, ops};
+use tensor::{Error, Event, ReduceOp, Result, Scalar, Stream, StreamKind, Tensor, UnevenShards};
 
 /// How gradients are reduced.
 #[derive(Clone, Debug)]
@@ -200,7 +201,7 @@ impl GradientReducer {
         }
         let agreed = agreement::compare(&self.group, &self.gradients);
         if let (Err(_), Some(plan)) = (&agreed, &self.plan) {
-            // Marks are sums of all ranks' now, also on those that have set none.
+            // Marks are those of all ranks now, also on those that have set none.
             plan.buckets().iter().try_for_each(|it| it.pack.fill(0.0))?;
         }
         agreed?;
@@ -293,38 +294,36 @@ impl GradientReducer {
         let alone = gradients.iter().enumerate();
         let alone = alone.filter(|(index, _)| !pack.has(*index));
         let alone = alone.filter_map(|(_, it)| Some((it.name(), it.tensor()?)));
-        match &self.options.shards {
-            Some(shards) => {
-                group.reduce_scatter_on(stream, pack.tensor(), pack.own(), Some(pack.counts()))?;
-                shards.reduce(group, stream, &alone.collect::<Vec<_>>())
-            }
-            None => {
-                let alone = alone.map(|(_, tensor)| tensor);
-                let tensors: Vec<&Tensor> = std::iter::once(pack.tensor()).chain(alone).collect();
-                group.all_reduces_on(stream, &tensors, ReduceOp::Sum)
-            }
-        }
+        let op = match self.options.average {
+            true => ReduceOp::Avg,
+            false => ReduceOp::Sum,
+        };
+        let Some(shards) = &self.options.shards else {
+            let alone = alone.map(|(_, tensor)| tensor);
+            let tensors: Vec<&Tensor> = std::iter::once(pack.tensor()).chain(alone).collect();
+            return group.all_reduces_on(stream, &tensors, op);
+        };
+        let with_parts = |(name, tensor)| Ok((tensor, shards.parts(name, tensor)?));
+        let parts: Vec<(&Tensor, (Tensor, Counts))> =
+            alone.map(with_parts).collect::<Result<_>>()?;
+        let packed = UnevenShards {
+            send: pack.tensor(),
+            recv: pack.own(),
+            counts: pack.counts(),
+        };
+        let alone = parts
+            .iter()
+            .map(|(send, (recv, counts))| UnevenShards { send, recv, counts });
+        let all: Vec<UnevenShards<'_>> = std::iter::once(packed).chain(alone).collect();
+        group.reduce_scatters_on(stream, &all, op)
     }
 
-    // Brings the reduced gradients of these buckets, as averages if asked, to where they were pushed.
+    // Brings the reduced gradients of these buckets to where they were pushed.
     fn collect_buckets(&mut self, buckets: Range<usize>) -> Result<()> {
         let mut all = std::mem::take(&mut self.gradients);
-        let mut sizes = Vec::new();
         let plan = self.plan.iter();
         for Bucket { gradients, pack } in plan.flat_map(|plan| &plan.buckets()[buckets.clone()]) {
-            let gradients = &mut all[gradients.clone()];
-            if self.options.average {
-                self.divide(&mut sizes, pack.own())?;
-                for (index, gradient) in gradients.iter().enumerate() {
-                    if let Some(tensor) = gradient.tensor()
-                        && !pack.has(index)
-                        && self.is_mine(gradient)
-                    {
-                        self.divide(&mut sizes, tensor)?;
-                    }
-                }
-            }
-            let own = gradients.iter_mut().enumerate();
+            let own = all[gradients.clone()].iter_mut().enumerate();
             pack.take(own.filter(|(_, it)| self.is_mine(it)))?;
         }
         self.gradients = all;
@@ -334,17 +333,6 @@ impl GradientReducer {
     fn is_mine(&self, gradient: &Reduced) -> bool {
         let shards = self.options.shards.as_ref();
         shards.is_none_or(|shards| shards.owner(gradient.name()) == Some(self.group.rank()))
-    }
-
-    // Divides instead of multiplying by the reciprocal: the number of ranks is exact in every type, and a quotient is rounded once.
-    fn divide(&self, sizes: &mut Vec<Tensor>, tensor: &Tensor) -> Result<()> {
-        let (device, dtype) = (self.group.context().device(), tensor.dtype());
-        if !sizes.iter().any(|size| size.dtype() == dtype) {
-            let number = self.group.size() as f64;
-            sizes.push(Tensor::from_f64(device, dtype, &[1], &[number])?);
-        }
-        let size = sizes.iter().find(|size| size.dtype() == dtype);
-        ops::binary_row_in_place(ops::BinaryOp::Div, tensor, size.expect("pushed above"))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Parameters divided over replicas, for an optimiser of which each rank runs a part (ZeRO-1).
 
 use crate::AxisGroup;
+use hal::Counts;
 use std::collections::{BTreeMap, HashMap};
-use tensor::{Error, Result, Scalar, Stream, Tensor};
+use tensor::{Error, Result, Scalar, Tensor};
 
 /// For each parameter the rank that updates it, and alone needs its gradient and the optimiser's state for it.
 ///
@@ -92,21 +93,12 @@ impl ParameterShards {
         }
     }
 
-    /// Sums gradients, each into the tensor of its owner; those of other ranks are unspecified afterwards.
-    pub(crate) fn reduce(
-        &self,
-        group: &AxisGroup,
-        stream: &Stream,
-        gradients: &[(&str, &Tensor)],
-    ) -> Result<()> {
-        for &(name, tensor) in gradients {
-            let length = tensor.num_elements();
-            let owner = self.check(name, length)?;
-            let mut counts = vec![0; group.size()];
-            counts[owner] = length;
-            let own = tensor.rows(0, counts[group.rank()])?;
-            group.reduce_scatter_on(stream, tensor, &own, Some(&counts))?;
-        }
-        Ok(())
+    /// Each rank's part of a gradient: its owner's is all of it, and that of the others is empty. With this rank's part of the tensor.
+    pub(crate) fn parts(&self, name: &str, gradient: &Tensor) -> Result<(Tensor, Counts)> {
+        let length = gradient.num_elements();
+        let mut counts = vec![0; self.group.size()];
+        counts[self.check(name, length)?] = length;
+        let own = gradient.rows(0, counts[self.group.rank()])?;
+        Ok((own, Counts::Uneven(counts)))
     }
 }

@@ -11,6 +11,9 @@ use crate::{
 pub enum ReduceOp {
     /// Their sum.
     Sum,
+    /// Their sum divided by the number of ranks; of floats alone. Vendors may multiply by the reciprocal, which rounds otherwise unless
+    /// the number of ranks is a power of two.
+    Avg,
     /// The largest.
     Max,
     /// The smallest.
@@ -22,6 +25,7 @@ impl ReduceOp {
     pub const fn name(self) -> &'static str {
         match self {
             ReduceOp::Sum => "sum",
+            ReduceOp::Avg => "avg",
             ReduceOp::Max => "max",
             ReduceOp::Min => "min",
         }

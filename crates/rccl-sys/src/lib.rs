@@ -19,6 +19,6 @@ pub mod types;
 pub use library::{Library, Missing, Search};
 pub use nccl::Nccl;
 pub use types::{
-    Comm, Config, DataType, REDUCE_MAX, REDUCE_MIN, REDUCE_SUM, Redop, Status, UniqueId, data_type,
-    status,
+    Comm, Config, DataType, REDUCE_AVG, REDUCE_MAX, REDUCE_MIN, REDUCE_SUM, Redop, Status,
+    UniqueId, data_type, status,
 };

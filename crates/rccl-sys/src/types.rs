@@ -50,6 +50,8 @@ pub const REDUCE_SUM: Redop = 0;
 pub const REDUCE_MAX: Redop = 2;
 /// `ncclMin`.
 pub const REDUCE_MIN: Redop = 3;
+/// `ncclAvg`, since NCCL 2.10.
+pub const REDUCE_AVG: Redop = 4;
 
 /// `ncclUniqueId`: made by one rank and needed by all ranks of a communicator.
 #[repr(C)]

@@ -72,7 +72,7 @@ impl Communicator {
     /// Reduces `tensor` over all ranks, in place.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a stream or tensor of another device; [`Error::Mismatch`], [`Error::Timeout`],
+    /// [`Error::Invalid`] for a stream or tensor of another device, and for an average of integers; [`Error::Mismatch`], [`Error::Timeout`],
     /// [`Error::Aborted`] and [`Error::Vendor`], here or where the result is used.
     pub fn all_reduce(&self, stream: &Stream, tensor: &Tensor, op: ReduceOp) -> Result<()> {
         let mut args = Arguments::default();
@@ -283,6 +283,7 @@ impl Communicator {
             self.device.owns(name, "a tensor", key)?;
         }
         check_apart(name, calls)?;
+        calls.iter().try_for_each(check_average)?;
         self.compare(calls)?;
         stream.queue(name, arguments, |stream| {
             // SAFETY: the operands are the tensors of `arguments` (asserted above). They are live, and their
@@ -430,6 +431,22 @@ fn check_apart(operation: &str, calls: &[Collective]) -> Result<()> {
         });
     }
     overlap::disjoint(operation, &mut pieces)
+}
+
+// Integers have no average of their own type.
+fn check_average(call: &Collective) -> Result<()> {
+    let (Collective::AllReduce { buffer, op }
+    | Collective::ReduceScatter {
+        send: buffer, op, ..
+    }) = call
+    else {
+        return Ok(());
+    };
+    if *op != ReduceOp::Avg || buffer.dtype.is_float() {
+        return Ok(());
+    }
+    let found = format!("an average of {}", buffer.dtype);
+    Err(Error::invalid(call.name(), found, "a float type"))
 }
 
 impl fmt::Debug for Communicator {

@@ -13,7 +13,7 @@ const BLOCK: usize = 2048;
 /// Writes the reduction of `sources` to every slice of `outs`, which may be among the sources.
 ///
 /// Sixteen-bit floats are reduced in f32 and rounded once. The maximum or minimum of numbers that include a NaN
-/// is NaN. Integers wrap.
+/// is NaN. Integers wrap. The average of `sources` is that of floats.
 ///
 /// # Safety
 /// All slices have one length and type and are live host memory; nobody else writes to a source or accesses an
@@ -54,6 +54,9 @@ unsafe fn reduce_as<T: Addend>(op: ReduceOp, sources: &[RawSlice], outs: &[RawSl
                 fold(op, addend, acc)
             }
         }
+        if op == ReduceOp::Avg {
+            over(sources.len(), acc);
+        }
         for out in outs {
             // SAFETY: the caller guarantees the output, and no source is viewed any more.
             each(
@@ -67,10 +70,19 @@ unsafe fn reduce_as<T: Addend>(op: ReduceOp, sources: &[RawSlice], outs: &[RawSl
 
 fn fold<T: Addend>(op: ReduceOp, source: &[T], acc: &mut [T::Acc]) {
     match op {
-        ReduceOp::Sum => each(source, acc, |a, x| a.plus(x.widen())),
+        ReduceOp::Sum | ReduceOp::Avg => each(source, acc, |a, x| a.plus(x.widen())),
         ReduceOp::Max => each(source, acc, |a, x| a.larger(x.widen())),
         ReduceOp::Min => each(source, acc, |a, x| a.smaller(x.widen())),
     }
+}
+
+// Divides by a number of ranks.
+fn over<N: Number>(ranks: usize, acc: &mut [N]) {
+    let ranks = N::of(ranks);
+    pulp::Arch::new().dispatch(
+        #[inline(always)]
+        || acc.iter_mut().for_each(|it| *it = it.over(ranks)),
+    );
 }
 
 // `to[i] = combine(to[i], from[i])`, with the vectors of this processor.
@@ -96,6 +108,8 @@ trait Addend: Pod {
 
 /// A number to reduce with.
 trait Number: Pod {
+    fn of(ranks: usize) -> Self;
+    fn over(self, ranks: Self) -> Self;
     fn plus(self, other: Self) -> Self;
     fn larger(self, other: Self) -> Self;
     fn smaller(self, other: Self) -> Self;
@@ -120,6 +134,13 @@ macro_rules! addend {
 macro_rules! number {
     ($type:ty, $plus:expr, $larger:expr, $smaller:expr) => {
         impl Number for $type {
+            fn of(ranks: usize) -> $type {
+                ranks as $type
+            }
+            #[inline(always)]
+            fn over(self, ranks: $type) -> $type {
+                self / ranks
+            }
             #[inline(always)]
             fn plus(self, other: $type) -> $type {
                 $plus(self, other)

@@ -44,7 +44,7 @@ pub fn reduced(dtype: DType, op: ReduceOp, sources: &[Vec<u8>]) -> Vec<u8> {
                 ))
             };
             let combine = |a: $acc, b: $acc| match op {
-                ReduceOp::Sum => a + b,
+                ReduceOp::Sum | ReduceOp::Avg => a + b,
                 ReduceOp::Max => {
                     if a > b {
                         a
@@ -61,11 +61,12 @@ pub fn reduced(dtype: DType, op: ReduceOp, sources: &[Vec<u8>]) -> Vec<u8> {
                 }
             };
             let one = |i| {
-                sources
-                    .iter()
-                    .map(|source| value(source, i))
-                    .reduce(combine)
-                    .unwrap()
+                let values = sources.iter().map(|source| value(source, i));
+                let whole = values.reduce(combine).unwrap();
+                match op {
+                    ReduceOp::Avg => whole / sources.len() as $acc,
+                    _ => whole,
+                }
             };
             (0..sources[0].len() / size_of::<$type>())
                 .flat_map(|i| $from(one(i)).to_ne_bytes())

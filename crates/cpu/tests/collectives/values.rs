@@ -6,7 +6,12 @@ use hal::{Collective, Counts, DType, RawSlice, ReduceOp, StreamKind};
 
 const SIZES: [usize; 5] = [1, 2, 3, 4, 8];
 const KINDS: [StreamKind; 2] = [StreamKind::Compute, StreamKind::Communication];
-const OPS: [ReduceOp; 3] = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min];
+
+// Integers have no averages.
+fn ops(dtype: DType) -> &'static [ReduceOp] {
+    const ALL: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Avg];
+    &ALL[..if dtype.is_float() { 4 } else { 3 }]
+}
 
 /// Runs `test` on all ranks of groups of every size.
 fn everywhere(test: impl Fn(&Rank, StreamKind, DType, usize) + Sync) {
@@ -48,7 +53,7 @@ fn part_bytes(content: &[u8], dtype: DType, counts: &Counts, rank: usize) -> Vec
 #[test]
 fn all_reduce() {
     everywhere(|rank, kind, dtype, len| {
-        for op in OPS {
+        for &op in ops(dtype) {
             let sources = sources(rank, dtype, len, op as u64);
             let buffer = rank.buffer(dtype, &sources[rank.rank]);
             let call = Collective::AllReduce {
@@ -70,20 +75,15 @@ fn reduce_scatter() {
     everywhere(|rank, kind, dtype, len| {
         for counts in all_counts(len, rank.size) {
             let sources = sources(rank, dtype, counts.total(rank.size), 1);
-            let expected = part_bytes(
-                &reduced(dtype, ReduceOp::Sum, &sources),
-                dtype,
-                &counts,
-                rank.rank,
-            );
-            for in_place in [false, true] {
+            for (&op, in_place) in ops(dtype).iter().zip([false, true].repeat(2)) {
+                let whole = reduced(dtype, op, &sources);
+                let expected = part_bytes(&whole, dtype, &counts, rank.rank);
                 let (send, apart) = (
                     rank.buffer(dtype, &sources[rank.rank]),
                     rank.zeros(dtype, counts.of(rank.rank)),
                 );
                 let own = part(send.slice(), &counts, rank.rank);
                 let recv = if in_place { own } else { apart.slice() };
-                let op = ReduceOp::Sum;
                 let call = Collective::ReduceScatter {
                     send: send.slice(),
                     recv,

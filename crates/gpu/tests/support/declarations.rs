@@ -79,7 +79,9 @@ impl Part {
 
 /// NCCL's or RCCL's part: both have the same names.
 pub fn collectives(include: &'static str) -> Part {
-    use rccl_sys::{Config, Nccl, REDUCE_MAX, REDUCE_MIN, REDUCE_SUM, UniqueId, data_type, status};
+    use rccl_sys::{
+        Config, Nccl, REDUCE_AVG, REDUCE_MAX, REDUCE_MIN, REDUCE_SUM, UniqueId, data_type, status,
+    };
     use std::mem::offset_of;
     let values = [
         ("ncclInProgress", status::IN_PROGRESS),
@@ -93,6 +95,7 @@ pub fn collectives(include: &'static str) -> Part {
         ("ncclSum", REDUCE_SUM),
         ("ncclMax", REDUCE_MAX),
         ("ncclMin", REDUCE_MIN),
+        ("ncclAvg", REDUCE_AVG),
     ];
     let fields = [
         ("size", offset_of!(Config, size)),

@@ -2,6 +2,7 @@
 
 use super::member::{Member, Ticket};
 use super::messages::Messages;
+use super::progress::Progress;
 use super::reduction::Reduction;
 use super::tree::Tree;
 use super::wire::Wire;
@@ -14,6 +15,11 @@ const LONGER: Duration = Duration::from_secs(2);
 
 /// One collective in progress.
 pub(super) trait Operation {
+    /// Bytes of the memory that it takes for addends while it is in progress.
+    fn room_bytes(&self) -> usize {
+        0
+    }
+
     /// Starts all sends and receives that can start at once.
     fn start(&mut self, wire: &mut Wire<'_>) -> Result<()>;
 
@@ -49,10 +55,9 @@ impl<'a> CollectiveCall<'a> {
         job.abort().check()?;
         let mut wire = Wire::new(self.member, &self.tickets);
         let tickets = self.tickets.iter().enumerate();
-        let mut operations: Vec<Box<dyn Operation + '_>> = tickets
-            .map(|(index, ticket)| operation(self.member, index, ticket))
-            .collect();
-        let outcome = self.drive(&mut wire, &mut operations, cancelled);
+        let operations = tickets.map(|(index, ticket)| operation(self.member, index, ticket));
+        let mut progress = Progress::new(operations.collect());
+        let outcome = self.drive(&mut wire, &mut progress, cancelled);
         if let Err(error) = &outcome {
             job.ending.raise(job, error);
             wire.take_back();
@@ -67,18 +72,16 @@ impl<'a> CollectiveCall<'a> {
     fn drive(
         &self,
         wire: &mut Wire<'_>,
-        operations: &mut [Box<dyn Operation + '_>],
+        progress: &mut Progress<'_>,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
-        operations
-            .iter_mut()
-            .try_for_each(|operation| operation.start(wire))?;
+        progress.start(wire)?;
         let mut wait = self.member.job.wait(self.member.timeout);
-        while !operations.iter().all(|operation| operation.is_done()) {
+        while !progress.is_done() {
             let keys = wire.poll()?;
             wait.step(!keys.is_empty());
             for key in keys {
-                operations[key.operation].ended(key.token, wire)?;
+                progress.ended(key, wire)?;
             }
             self.look(wire, &mut wait, cancelled)?;
         }

@@ -40,7 +40,9 @@ pub(super) struct Reduction<'a> {
     // Whether owners send their sums to all ranks.
     returns: bool,
     block: usize,
+    // Taken when the reduction starts.
     room: Room,
+    row_bytes: usize,
     // For each block, the number of its incomplete messages of addends and of sums.
     addends: Vec<usize>,
     sums: usize,
@@ -79,13 +81,6 @@ impl<'a> Reduction<'a> {
         let block = (ROOM_BYTES / (WINDOW * size)).clamp(4 << 10, BLOCK_BYTES) / element;
         let blocks = longest.div_ceil(block);
         let rows = WINDOW.min(blocks) * size * block.min(longest).next_multiple_of(8) * element;
-        // A barrier's value is stored behind the rows.
-        let mut room = member.staging.take(rows + 8);
-        let input = if input.addr == 0 {
-            room.slice(rows, 1, DType::U32)
-        } else {
-            input
-        };
         let own = parts[member.rank].clone();
         Reduction {
             member,
@@ -96,7 +91,8 @@ impl<'a> Reduction<'a> {
             output: output.unwrap_or_else(|| input.part(own.start, own.len())),
             returns: output.is_none() && !whole,
             block: block.min(longest.max(1)).next_multiple_of(8),
-            room,
+            room: Room::default(),
+            row_bytes: rows,
             addends: vec![0; blocks],
             sums: 0,
             parts,
@@ -246,7 +242,18 @@ fn owned(input: RawSlice, size: usize) -> Vec<Range<usize>> {
 }
 
 impl Operation for Reduction<'_> {
+    fn room_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
     fn start(&mut self, wire: &mut Wire<'_>) -> Result<()> {
+        // A barrier's value is stored behind the rows.
+        self.room = self.member.staging.take(self.row_bytes + 8);
+        if self.input.addr == 0 {
+            self.input = self.room.slice(self.row_bytes, 1, DType::U32);
+            let own = self.parts[self.member.rank].clone();
+            self.output = self.input.part(own.start, own.len());
+        }
         self.advance(wire)
     }
 

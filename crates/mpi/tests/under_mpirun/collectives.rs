@@ -3,7 +3,9 @@
 use crate::run;
 use bootstrap::{Processes, World};
 use hal::{Counts, GroupId, Join, random::Key};
-use tensor::{Communicator, DType, Device, ReduceOp, Result, Stream, StreamKind, Tensor};
+use tensor::{
+    Communicator, DType, Device, ReduceOp, Result, Stream, StreamKind, Tensor, UnevenShards,
+};
 use testkit::contract;
 
 /// Checks all of them, and returns a description of what was checked.
@@ -11,6 +13,7 @@ pub(crate) fn check(processes: &'static dyn Processes) -> std::result::Result<St
     run(processes, 60, |world, device| {
         contract::collectives::check_rank(world, device)?;
         bits_are_those_of_the_order_of_ranks(world, device)?;
+        many_at_once_are_those_one_by_one(world, device)?;
         subsets_talk_apart(world, device)?;
         two_streams_share_a_group(world, device)?;
         long_messages_cross(world, device)?;
@@ -73,6 +76,13 @@ fn expected(
             .zip(&addend)
             .for_each(|(sum, x)| *sum = reduced(dtype, op, *sum, *x));
     }
+    if op == ReduceOp::Avg {
+        let over = |sum: f64| match dtype {
+            DType::F64 => sum / size as f64,
+            _ => f64::from(sum as f32 / size as f32),
+        };
+        whole.iter_mut().for_each(|it| *it = over(*it));
+    }
     rounded(&whole)
 }
 
@@ -80,8 +90,8 @@ fn reduced(dtype: DType, op: ReduceOp, a: f64, b: f64) -> f64 {
     match op {
         ReduceOp::Max => a.max(b),
         ReduceOp::Min => a.min(b),
-        ReduceOp::Sum if dtype == DType::F64 => a + b,
-        ReduceOp::Sum => f64::from(a as f32 + b as f32),
+        _ if dtype == DType::F64 => a + b,
+        _ => f64::from(a as f32 + b as f32),
     }
 }
 
@@ -91,7 +101,7 @@ fn bits_are_those_of_the_order_of_ranks(world: &World, device: &Device) -> Resul
     let stream = device.compute();
     for dtype in [DType::F64, DType::F32, DType::Bf16, DType::F16] {
         for count in [1, 5, 1000, 70_001, 600_011] {
-            for op in [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min] {
+            for op in [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Avg] {
                 let whole = expected(device, dtype, op, size, count)?;
                 let own = Tensor::from_f64(device, dtype, &[count], &numbers(rank, count))?;
                 group.all_reduce(&stream, &own, op)?;
@@ -112,6 +122,48 @@ fn bits_are_those_of_the_order_of_ranks(world: &World, device: &Device) -> Resul
                 );
             }
         }
+    }
+    Ok(())
+}
+
+// More than have room at a time, of very different lengths, as a step's gradients are.
+fn many_at_once_are_those_one_by_one(world: &World, device: &Device) -> Result<()> {
+    const COUNTS: [usize; 6] = [0, 100_011, 1, 20_001, 5, 80_000];
+    let (rank, size) = (world.rank(), world.size());
+    let group = join(world, device, "many", &all(world))?;
+    let stream = device.compute();
+    let counts = || (0..24).map(|index| COUNTS[index % COUNTS.len()] + index);
+    let given = |count: usize| {
+        let dtype = [DType::F32, DType::Bf16, DType::F64][count % 3];
+        Tensor::from_f64(device, dtype, &[count], &numbers(rank, count))
+    };
+    let whole = |tensor: &Tensor| {
+        let (dtype, count) = (tensor.dtype(), tensor.num_elements());
+        expected(device, dtype, ReduceOp::Sum, size, count)
+    };
+    let sums = counts().map(given).collect::<Result<Vec<_>>>()?;
+    group.all_reduces(&stream, &sums.iter().collect::<Vec<_>>(), ReduceOp::Sum)?;
+    for tensor in &sums {
+        assert!(
+            tensor.to_f64()? == whole(tensor)?,
+            "all_reduces: {tensor:?}"
+        );
+    }
+    // Each for one owner, in turn.
+    let owned = counts().enumerate().map(|(index, count)| {
+        let mut parts = vec![0; size];
+        parts[index % size] = count;
+        let send = given(count)?;
+        let recv = Tensor::zeros(device, send.dtype(), &[parts[rank]])?;
+        Ok((send, recv, Counts::Uneven(parts)))
+    });
+    let owned = owned.collect::<Result<Vec<_>>>()?;
+    let parts = owned
+        .iter()
+        .map(|(send, recv, counts)| UnevenShards { send, recv, counts });
+    group.reduce_scatters(&stream, &parts.collect::<Vec<_>>(), ReduceOp::Sum)?;
+    for (send, recv, _) in owned.iter().filter(|(_, recv, _)| recv.num_elements() > 0) {
+        assert!(recv.to_f64()? == whole(send)?, "reduce_scatters: {send:?}");
     }
     Ok(())
 }

@@ -159,7 +159,8 @@ impl Levels {
         )
     }
 
-    /// Every node's block summed inside, then the aligned parts of the sums across.
+    /// Every node's block reduced inside, then the aligned parts of the results across. Nodes have equally many ranks, so an average of
+    /// averages is that of all.
     pub(super) fn reduce_scatter(
         &self,
         context: &Context,
@@ -167,6 +168,7 @@ impl Levels {
         whole: &Tensor,
         part: &Tensor,
         counts: &Counts,
+        op: ReduceOp,
     ) -> Result<()> {
         let (inside, across) = self.communicators(context)?;
         let blocks = Blocks::new(counts, inside, across.size());
@@ -178,14 +180,8 @@ impl Levels {
             counts,
         };
         let all: Vec<_> = pieces.iter().map(|(a, b, c)| parts((a, b, c))).collect();
-        inside.reduce_scatters(stream, &all, ReduceOp::Sum)?;
-        across.reduce_scatter(
-            stream,
-            &aligned,
-            &flat(part)?,
-            &blocks.aligned,
-            ReduceOp::Sum,
-        )
+        inside.reduce_scatters(stream, &all, op)?;
+        across.reduce_scatter(stream, &aligned, &flat(part)?, &blocks.aligned, op)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
 use grid::Axis;
 use hal::{Counts, Join};
 use levels::Levels;
-use tensor::{Communicator, ReduceOp, Result, Scalar, Stream, Tensor};
+use tensor::{Communicator, ReduceOp, Result, Scalar, Stream, Tensor, UnevenShards};
 
 /// One rank's end of a group along an axis.
 #[derive(Debug)]
@@ -173,18 +173,39 @@ impl Group {
         part: &Tensor,
         counts: &Counts,
     ) -> Result<()> {
-        context.count(self.axis, Operation::ReduceScatter, subject, whole.bytes());
-        match self.levels(
-            context,
-            Operation::ReduceScatter,
-            whole.num_elements(),
-            whole.bytes(),
-        ) {
-            Some(levels) => levels.reduce_scatter(context, stream, whole, part, counts),
-            None => self
-                .communicator
-                .reduce_scatter(stream, whole, part, counts, ReduceOp::Sum),
+        let one = UnevenShards {
+            send: whole,
+            recv: part,
+            counts,
+        };
+        self.reduce_scatters(context, subject, stream, &[one], ReduceOp::Sum)
+    }
+
+    /// Several [`reduce_scatter`](Group::reduce_scatter) with another operation that progress together, each on its own tensors.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Group::all_gather); [`Error::Invalid`](crate::Error::Invalid) also when what one of them writes overlaps the
+    /// tensors of another.
+    pub fn reduce_scatters(
+        &self,
+        context: &Context,
+        subject: Subject,
+        stream: &Stream,
+        all: &[UnevenShards<'_>],
+        op: ReduceOp,
+    ) -> Result<()> {
+        let mut flat = Vec::with_capacity(all.len());
+        for &one in all {
+            let (elements, bytes) = (one.send.num_elements(), one.send.bytes());
+            context.count(self.axis, Operation::ReduceScatter, subject, bytes);
+            match self.levels(context, Operation::ReduceScatter, elements, bytes) {
+                Some(levels) => {
+                    levels.reduce_scatter(context, stream, one.send, one.recv, one.counts, op)?;
+                }
+                None => flat.push(one),
+            }
         }
+        self.communicator.reduce_scatters(stream, &flat, op)
     }
 
     /// Every rank receives the elements of rank `root` of the group, in place.

@@ -379,7 +379,8 @@ pub const ALL: &[(&str, Call)] = &[
     }),
     ("synchronize", |w, s| w.stream(s.choices[0]).synchronize()),
     ("all_reduce", |w, s| {
-        let op = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min][usize::from(s.choices[1]) % 3];
+        let op = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Avg]
+            [usize::from(s.choices[1]) % 4];
         w.group(s.choices[2])
             .all_reduce(w.stream(s.choices[0]), &w.tensor(s.tensors[0]), op)
     }),

@@ -1,6 +1,6 @@
 //! Collectives between ranks that are threads, on both kinds of stream, against sums on the host.
 
-use super::{Open, equal, numbers};
+use super::{Open, compare, equal, numbers};
 use bootstrap::{World, local};
 use hal::{Counts, Join};
 use std::time::Duration;
@@ -125,6 +125,15 @@ fn every_collective(device: &Device, group: &Communicator, stream: &Stream) -> R
             &tensor,
             &(0..count).map(largest).collect::<Vec<_>>(),
         );
+        let tensor = Tensor::from_f64(device, DType::F32, &[count], of(rank))?;
+        group.all_reduce(stream, &tensor, ReduceOp::Avg)?;
+        let average = |i: usize| sum(i) / size as f64;
+        compare(
+            "all_reduce of averages",
+            &tensor,
+            &(0..count).map(average).collect::<Vec<_>>(),
+            1.0,
+        );
         let root = size - 1;
         let tensor = Tensor::from_f64(device, DType::F32, &[count], of(rank))?;
         group.broadcast(stream, &tensor, root)?;
@@ -151,8 +160,15 @@ fn parts(device: &Device, group: &Communicator, stream: &Stream) -> Result<()> {
         let send = Tensor::from_f64(device, DType::F32, &[total], &whole)?;
         let recv = Tensor::zeros(device, DType::F32, &[own])?;
         group.reduce_scatter(stream, &send, &recv, &counts, ReduceOp::Sum)?;
-        let expected: Vec<f64> = whole[place].iter().map(|x| x * size as f64).collect();
+        let expected: Vec<f64> = whole[place.clone()]
+            .iter()
+            .map(|x| x * size as f64)
+            .collect();
         equal(&format!("reduce_scatter of {counts:?}"), &recv, &expected);
+        let send = Tensor::from_f64(device, DType::F32, &[total], &whole)?;
+        group.reduce_scatter(stream, &send, &recv, &counts, ReduceOp::Avg)?;
+        let what = format!("reduce_scatter of averages, {counts:?}");
+        compare(&what, &recv, &whole[place], 1.0);
     }
     let numbers: Vec<f64> = (0..size).map(|to| (rank * 100 + to) as f64).collect();
     let send = Tensor::from_f64(device, DType::F32, &[size], &numbers)?;

@@ -7,7 +7,8 @@ use super::session::Session;
 use crate::table::{Address, Handle};
 use hal::{Collective, Counts, DType, RawSlice, ReduceOp, Result};
 use rccl_sys::{
-    Comm, DataType, REDUCE_MAX, REDUCE_MIN, REDUCE_SUM, Redop, Status, data_type, status,
+    Comm, DataType, REDUCE_AVG, REDUCE_MAX, REDUCE_MIN, REDUCE_SUM, Redop, Status, data_type,
+    status,
 };
 use std::ffi::{c_int, c_void};
 
@@ -240,6 +241,7 @@ fn element(dtype: DType) -> DataType {
 fn reduction(op: ReduceOp) -> Redop {
     match op {
         ReduceOp::Sum => REDUCE_SUM,
+        ReduceOp::Avg => REDUCE_AVG,
         ReduceOp::Max => REDUCE_MAX,
         ReduceOp::Min => REDUCE_MIN,
     }

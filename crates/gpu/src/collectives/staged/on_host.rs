@@ -1,4 +1,4 @@
-//! Reductions that the host does because no kernel offers them: maxima, minima, and sums of integers.
+//! Reductions that the host does because no kernel offers them: maxima, minima, and sums of integers, which have no averages.
 
 use super::{meeting::Post, reads::by_kernels};
 use crate::stream::Core;
@@ -91,7 +91,7 @@ fn each<T: bytemuck::Pod>(into: &mut [u8], from: &[u8], combine: impl Fn(T, T) -
 
 fn float(op: ReduceOp, a: f64, b: f64) -> f64 {
     match op {
-        ReduceOp::Sum => a + b,
+        ReduceOp::Sum | ReduceOp::Avg => a + b,
         // Every rank must see a NaN of any rank.
         _ if a.is_nan() || b.is_nan() => f64::NAN,
         ReduceOp::Max => a.max(b),
@@ -101,7 +101,7 @@ fn float(op: ReduceOp, a: f64, b: f64) -> f64 {
 
 fn integer<T: Ord>(op: ReduceOp, a: T, b: T, sum: T) -> T {
     match op {
-        ReduceOp::Sum => sum,
+        ReduceOp::Sum | ReduceOp::Avg => sum,
         ReduceOp::Max => a.max(b),
         ReduceOp::Min => a.min(b),
     }

@@ -70,15 +70,17 @@ impl<'a> Reads<'a> {
             }));
         }
         match call {
-            Collective::AllReduce { buffer, .. } => {
+            Collective::AllReduce { buffer, op } => {
                 let addends = gathered(posts, in_place);
                 // SAFETY: passed on from the caller, as in all arms.
-                unsafe { self.sum(posts, &addends, *buffer) }.map(Some)
+                unsafe { self.sum(posts, &addends, *buffer, *op) }.map(Some)
             }
-            Collective::ReduceScatter { recv, counts, .. } => {
+            Collective::ReduceScatter {
+                recv, counts, op, ..
+            } => {
                 let own = |call: &Collective| given(call).map(|send| part(&send, counts, rank));
                 // SAFETY: as above.
-                unsafe { self.sum(posts, &gathered(posts, own), *recv) }.map(Some)
+                unsafe { self.sum(posts, &gathered(posts, own), *recv, *op) }.map(Some)
             }
             Collective::AllGather { recv, counts, .. } => {
                 let parts = gathered(posts, given).into_iter().enumerate();
@@ -126,6 +128,7 @@ impl<'a> Reads<'a> {
         posts: &[Post],
         addends: &[RawSlice],
         out: RawSlice,
+        op: ReduceOp,
     ) -> Result<Finish> {
         let (sum, copy) = (self.take(&out), self.take(&out));
         for (index, (post, addend)) in posts
@@ -150,6 +153,16 @@ impl<'a> Reads<'a> {
             });
             // SAFETY: as above; `sum` lies in scratch of this stream and is as long.
             unsafe { self.member.module.launch(self.core, &add) }?;
+        }
+        if op == ReduceOp::Avg && out.len > 0 {
+            let divide = Kernel::Axpby(kernel::Axpby {
+                x: sum,
+                y: sum,
+                alpha: 1.0 / addends.len() as f64,
+                beta: 0.0,
+            });
+            // SAFETY: as above; the kernel reads an element before it writes it.
+            unsafe { self.member.module.launch(self.core, &divide) }?;
         }
         Ok(Finish::Store { sum, out })
     }
@@ -220,7 +233,7 @@ pub(super) fn given(call: &Collective) -> Option<RawSlice> {
     }
 }
 
-/// Whether kernels do the reduction: they do for sums of floats.
+/// Whether kernels do the reduction: they do for sums and averages of floats.
 pub(super) fn by_kernels(buffer: &RawSlice, op: ReduceOp) -> bool {
-    op == ReduceOp::Sum && buffer.dtype.is_float()
+    matches!(op, ReduceOp::Sum | ReduceOp::Avg) && buffer.dtype.is_float()
 }
