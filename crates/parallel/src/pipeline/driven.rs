@@ -51,11 +51,13 @@ pub(super) fn run(stage: &mut Stage<'_>, in_flight: usize) -> Result<()> {
             Pass::Forward => {
                 stage.forward(micro_batch, 0)?;
                 inbox.activation = None;
+                inbox.unanswered += 1;
                 stage.send_activations(micro_batch, 0)?;
             }
             Pass::Backward => {
                 stage.backward(micro_batch, 0)?;
                 inbox.gradient = None;
+                inbox.unanswered -= 1;
                 stage.send_gradients(micro_batch, 0)?;
             }
         }
@@ -72,6 +74,8 @@ struct Inbox {
     num_micro_batches: usize,
     num_activations: usize,
     num_gradients: usize,
+    // Micro-batches that have run forward and not yet backward.
+    unanswered: usize,
     activation: Option<Vec<Event>>,
     gradient: Option<Vec<Event>>,
 }
@@ -81,6 +85,7 @@ impl Inbox {
         if self.index > 0
             && self.activation.is_none()
             && self.num_activations < self.num_micro_batches
+            && self.may_receive_activation(stage)
         {
             self.activation = Some(stage.recv_activations(self.num_activations, 0)?);
             self.num_activations += 1;
@@ -94,6 +99,12 @@ impl Inbox {
             self.num_gradients += 1;
         }
         Ok(())
+    }
+
+    // To learn what will arrive the host waits for the sender, which may itself wait for this stage's gradients: so not before they
+    // have been sent.
+    fn may_receive_activation(&self, stage: &Stage<'_>) -> bool {
+        self.unanswered == 0 || stage.knows_inputs(self.num_activations, 0)
     }
 
     fn ready(&self) -> Result<Ready> {
