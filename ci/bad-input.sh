@@ -2,7 +2,7 @@
 # Bad input produces a one-sentence error with the numbers and the right exit status, and overwrites nothing. The sentences about
 # mistyped keys and flags are in tests/mistakes.rs.
 set -euo pipefail
-fascicle=$PWD/target/release/fascicle
+fascicle=${FASCICLE:-$PWD/target/release/fascicle}
 machines=$PWD/crates/grid/machines
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

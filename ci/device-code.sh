@@ -2,13 +2,27 @@
 # Compiles the kernels for NVIDIA and AMD and prints the resources of each: registers, spilled bytes, shared memory; and for
 # NVIDIA the instructions in the main loops on matrix units (instructions.py).
 #
-# Usage: ci/device-code.sh [FOLDER]   folder for tables and objects; default target/device-code
+# Usage: ci/device-code.sh [--if-changed] [FOLDER]   folder for tables and objects; default target/device-code
+#        --if-changed: not if all of this has passed for the same files. Their digests are in ci/device-code.sha256, which a run of all
+#        architectures writes: commit it with the files.
 # Compiles for all architectures of a build: FASCICLE_CUDA_ARCHS, FASCICLE_HIP_ARCHS; and to the PTX of compute_90.
 # Fails if a kernel does not compile, if one spills that is not named in `may_spill` below, or if such a loop waits for
 # global memory.
 # Installs nvcc and nvdisasm from PyPI and hipcc from Debian where they are missing (as root); neither needs a device.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+digests() {
+  find crates/gpu/kernels kernels-cuda kernels-hip ci/device-code.sh ci/instructions.py -type f \
+    \( -name '*.h' -o -name '*.cu' -o -name '*.hip' -o -name '*.sh' -o -name '*.py' \) | LC_ALL=C sort | xargs sha256sum
+}
+if [ "${1:-}" = --if-changed ]; then
+  shift
+  if diff <(digests) ci/device-code.sha256 > /dev/null; then
+    echo 'device-code: these files have passed (ci/device-code.sha256)'
+    exit
+  fi
+fi
 
 cuda_list=${FASCICLE_CUDA_ARCHS:-80;90a} hip_list=${FASCICLE_HIP_ARCHS:-gfx90a}
 out=${1:-target/device-code}
@@ -142,4 +156,5 @@ for arch in "${cuda_archs[@]/#/sm_}"; do
   printf '\n%s\n' "$arch"
   python3 ci/instructions.py "$nvdisasm" "$out/$arch.cubin" || status=1
 done
+if [ $status -eq 0 ] && [ -z "${FASCICLE_CUDA_ARCHS:-}${FASCICLE_HIP_ARCHS:-}" ]; then digests > ci/device-code.sha256; fi
 exit $status

@@ -3,7 +3,7 @@
 # the last one and those that stay for ever, and can be resumed; nor does it fall back where the last ones are local. A run whose disk becomes full ends with one sentence and
 # leaves the checkpoints before.
 set -euo pipefail
-fascicle=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/fascicle
+fascicle=${FASCICLE:-$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/fascicle}
 rounds=${1:-50}
 dir=$(mktemp -d)
 mounted=

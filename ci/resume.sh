@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What a resumed run refuses, what a folder that is in use refuses, and what signals and full disks leave.
 set -euo pipefail
-fascicle=$PWD/target/release/fascicle
+fascicle=${FASCICLE:-$PWD/target/release/fascicle}
 dir=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$dir"' EXIT
 cd "$dir"

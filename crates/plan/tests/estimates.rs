@@ -6,6 +6,7 @@ use parallel::{
     data::UpdatePlace,
     memory::{ActivationMemory, Segments},
 };
+use testkit::in_turn;
 use train::config::{OptimiserKind, PlaceKind};
 
 const CASES: [(&str, usize, &str, &str); 9] = [
@@ -98,14 +99,20 @@ fn that_holds_for_state_and_activations_beyond_the_device() {
     }
 }
 
+// 3D grids of two machines, and a pipeline.
+const THREE: [(&str, usize, &str, &str); 3] = [CASES[0], CASES[4], CASES[5]];
+
 #[test]
 fn that_holds_for_updates_on_the_host() {
-    for (optimiser_place, optimiser) in [
+    for (number, (optimiser_place, optimiser)) in [
         (PlaceKind::Host, OptimiserKind::AdamW),
         (PlaceKind::Host, OptimiserKind::Lion),
         (PlaceKind::Files, OptimiserKind::AdamW),
-    ] {
-        for case in [CASES[0], CASES[4], CASES[5]] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for case in in_turn(number, THREE) {
             near_changed(case, optimiser, &[Preset::Ours], |request| Request {
                 state_places: vec![StatePlaceKinds {
                     optimiser: optimiser_place,
@@ -124,14 +131,17 @@ fn that_holds_for_weights_and_gradients_beyond_the_device() {
     const D: PlaceKind = PlaceKind::Device;
     const H: PlaceKind = PlaceKind::Host;
     const F: PlaceKind = PlaceKind::Files;
-    for (kinds, optimiser) in [
+    for (number, (kinds, optimiser)) in [
         ([D, H, D], OptimiserKind::AdamW),
         ([D, D, H], OptimiserKind::AdamW),
         ([D, H, H], OptimiserKind::AdamW),
         ([H, H, H], OptimiserKind::AdamW),
         ([F, F, F], OptimiserKind::AdamW),
-    ] {
-        for case in [CASES[0], CASES[4], CASES[5]] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for case in in_turn(number, THREE) {
             near_changed(case, optimiser, &[Preset::Ours], |request| Request {
                 state_places: vec![kinds.into()],
                 activation_places: vec![D],

@@ -131,8 +131,9 @@ fn the_choice_is_about_as_fast_as_the_best_of_all() {
         kept.into_iter().chain(again).collect::<Vec<_>>()
     };
     // Two blocks of two segments each, behind an embedding and before a head, which keeps nothing for long.
-    for gbps in [[3.0, 1.0], [12.0, 2.0]] {
-        let request = request("perlmutter", 2, "x=1", gbps);
+    let links = [[3.0, 1.0], [12.0, 2.0]];
+    for gbps in &links[..if testkit::is_exhaustive() { 2 } else { 1 }] {
+        let request = request("perlmutter", 2, "x=1", *gbps);
         let mut all = vec![vec![SegmentMemory::STAYS], vec![HOST]];
         for segment in &request.work.segments[1..5] {
             let longer = |before: Vec<SegmentMemory>| {
@@ -262,18 +263,19 @@ fn a_run_with_three_fifths_of_the_memory_that_it_needs_has_the_same_bits() {
     "#;
     let mut machine = Machine::find("laptop").unwrap();
     machine.device.files_gbps = Some(Quantity::measured(1.0, "a case of a test"));
-    for (grid, micro_batches) in [
+    let cases = [
         ("x=2", 1),
         ("pipeline=2", 2),
+        ("data=2", 2),
         ("x=4", 1),
         ("y=2", 1),
         ("x=2,y=2", 1),
         ("z=2", 1),
-        ("data=2", 2),
-    ] {
+    ];
+    for (grid, micro_batches) in &cases[..if testkit::is_exhaustive() { 7 } else { 3 }] {
         let mut config = Config::parse(text, &families::families()).unwrap();
         config.parallel.grid = grid.parse().unwrap();
-        config.training.micro_batches = micro_batches;
+        config.training.micro_batches = *micro_batches;
         config.training.validation_batches = 0;
         let (losses, free) = train(&config);
         config.device.memory_limit = Some(free * 3 / 5);

@@ -134,8 +134,13 @@ fn bytes_and_memory_equal_those_of_the_real_run() {
         "context=2",
         "x=2,context=2,data=2",
     ];
-    for degrees in grids.map(|text| text.parse().unwrap()) {
+    for degrees in grids.map(|text| text.parse::<Degrees>().unwrap()) {
         for bits in [Reproducible::Run, Reproducible::Grid] {
+            // Unless the tests are exhaustive, sums that are the same on every grid where ranks are few.
+            let is_small = degrees.world_size() == Ok(2);
+            if bits == Reproducible::Grid && !is_small && !testkit::is_exhaustive() {
+                continue;
+            }
             let request = request(degrees, bits);
             // With and without recomputation, sharding, kept gathered weights and spread vectors, and with every kind of schedule.
             let mut seen = Vec::new();
