@@ -5,7 +5,8 @@ use families::GptFamily;
 use grid::{Axis, Degrees, factorisations};
 use parallel::{ContextAttention, Operation, Reproducible, counters::Subject, data::Sharding};
 use testkit::{
-    Outcome, SCHEDULES, bits, config, difference, edit_gpt, grids, is_exhaustive, on, serial, train,
+    Outcome, SCHEDULES, bits, config, difference, edit_gpt, grids, in_turn, is_exhaustive, on,
+    serial, train,
 };
 
 const F64: f64 = 1e-9;
@@ -135,7 +136,8 @@ fn keys_passed_from_rank_to_rank() {
 
 #[test]
 fn keys_passed_between_ranks_that_exchange_heads() {
-    for (mut config, recomputes) in [(gpt2(Precision::F64), false), (llama(Precision::F64), true)] {
+    let models = [gpt2(Precision::F64), llama(Precision::F64)];
+    for (case, mut config) in models.into_iter().enumerate() {
         let expected = serial(&config);
         for (grid, exchange) in [
             ("context=4", 2),
@@ -146,10 +148,7 @@ fn keys_passed_between_ranks_that_exchange_heads() {
             ("context=4,pipeline=2", 2),
         ] {
             config.parallel.context_attention = ContextAttention::Ring { exchange };
-            for recompute in [recomputes, !recomputes] {
-                if recompute != recomputes && !is_exhaustive() {
-                    continue;
-                }
+            for recompute in in_turn(case, [false, true]) {
                 config.training.recompute = recompute.into();
                 check(&config, grid.parse().unwrap(), &expected);
             }

@@ -131,9 +131,8 @@ fn the_choice_is_about_as_fast_as_the_best_of_all() {
         kept.into_iter().chain(again).collect::<Vec<_>>()
     };
     // Two blocks of two segments each, behind an embedding and before a head, which keeps nothing for long.
-    let links = [[3.0, 1.0], [12.0, 2.0]];
-    for gbps in &links[..if testkit::is_exhaustive() { 2 } else { 1 }] {
-        let request = request("perlmutter", 2, "x=1", *gbps);
+    for gbps in testkit::in_turn(0, [[3.0, 1.0], [12.0, 2.0]]) {
+        let request = request("perlmutter", 2, "x=1", gbps);
         let mut all = vec![vec![SegmentMemory::STAYS], vec![HOST]];
         for segment in &request.work.segments[1..5] {
             let longer = |before: Vec<SegmentMemory>| {

@@ -75,7 +75,8 @@ fn reduce_scatter() {
     everywhere(|rank, kind, dtype, len| {
         for counts in all_counts(len, rank.size) {
             let sources = sources(rank, dtype, counts.total(rank.size), 1);
-            for (&op, in_place) in ops(dtype).iter().zip([false, true].repeat(2)) {
+            let both = [false, true];
+            for (&op, in_place) in ops(dtype).iter().flat_map(|op| both.map(|it| (op, it))) {
                 let whole = reduced(dtype, op, &sources);
                 let expected = part_bytes(&whole, dtype, &counts, rank.rank);
                 let (send, apart) = (

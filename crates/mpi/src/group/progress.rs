@@ -13,7 +13,7 @@ use hal::Result;
 use std::collections::VecDeque;
 
 /// Reductions in progress take no more memory than this for their addends, unless one alone does.
-const ROOM_BYTES: usize = 2 << 20;
+const CACHED_BYTES: usize = 2 << 20;
 
 /// The operations of one call, from their start to their end.
 pub(super) struct Progress<'a> {
@@ -66,7 +66,7 @@ impl<'a> Progress<'a> {
     fn fill(&mut self, wire: &mut Wire<'_>) -> Result<()> {
         while let Some(&index) = self.waiting.front() {
             let room_bytes = self.room_bytes + self.room_of(index);
-            if self.room_bytes > 0 && room_bytes > ROOM_BYTES {
+            if self.room_bytes > 0 && room_bytes > CACHED_BYTES {
                 break;
             }
             self.waiting.pop_front();

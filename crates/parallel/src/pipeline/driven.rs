@@ -74,7 +74,7 @@ struct Inbox {
     num_micro_batches: usize,
     num_activations: usize,
     num_gradients: usize,
-    // Micro-batches that have run forward and not yet backward.
+    // Micro-batches that have run forward and not yet backward. The policy counts them on the rank alone that decides.
     unanswered: usize,
     activation: Option<Vec<Event>>,
     gradient: Option<Vec<Event>>,
