@@ -7,7 +7,7 @@
 //! The host is the device. [`open`] gives a rank its share of the machine. Ranks are threads of one process, or
 //! processes that supply a transport, and each opens its own device. Read in this order: [`device`],
 //! [`memory`], [`stream`] and [`collectives`] (how ranks work together); [`pool`], [`element`] and [`view`]
-//! (the basis of all kernels), with [`lanes`]; [`kernels`], [`matmul`] and [`attention`].
+//! (the basis of all kernels), with [`lanes`] and [`codes`]; [`kernels`], [`matmul`] and [`attention`].
 //!
 //! Results do not depend on the number of threads, nor on which thread arrived first: the same ranks give the
 //! same bits.
@@ -26,6 +26,7 @@
 )]
 
 mod attention;
+mod codes;
 mod collectives;
 mod device;
 mod driver;

@@ -25,6 +25,7 @@
 #include "norm_full_backward.h"
 #include "optimiser.h"
 #include "quantised.h"
+#include "quantised_matmul.h"
 #include "rope.h"
 #include "rows.h"
 #include "squares.h"

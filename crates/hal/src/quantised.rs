@@ -16,6 +16,9 @@ pub const BLOCK: usize = 64;
 /// The alignment of stored weights, and of the codes in them.
 pub const ALIGNMENT: usize = 16;
 
+/// The most rows of a product that reads codes. With more, it takes less time to compute the weights once and multiply by them.
+pub const MOST_ROWS: usize = 16;
+
 /// The share of the integer 1: the nearest f32 to 1/127. 127 times it rounds to 1.
 pub const STEP: f32 = 1.0 / 127.0;
 

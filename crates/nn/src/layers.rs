@@ -2,7 +2,7 @@
 
 use parallel::{
     DTensor, Parameter, Pass, Result,
-    layers::{self as ops, LowRank, norm::NormKind},
+    layers::{self as ops, LowRank, Weight, norm::NormKind},
 };
 use tensor::Tensor;
 
@@ -69,8 +69,8 @@ impl Linear {
         self.adapter.as_ref()?.magnitude.as_ref()
     }
 
-    // The norms of the columns of W + scale A B, if their lengths are trained. `block` is W, gathered over Z.
-    fn norms(&self, pass: &Pass, block: &Tensor) -> Result<Option<Tensor>> {
+    // The norms of the columns of W + scale A B, if their lengths are trained.
+    fn norms(&self, pass: &Pass, weight: &Weight) -> Result<Option<Tensor>> {
         let adapter = self.adapter.as_ref();
         let decomposed = adapter.filter(|adapter| adapter.magnitude.is_some());
         let norms = |adapter: &Adapter| {
@@ -79,7 +79,7 @@ impl Linear {
                 up: &adapter.up,
                 scale: adapter.scale,
             };
-            product.column_norms(pass, &self.layer, block)
+            product.column_norms(pass, &self.layer, weight)
         };
         decomposed.map(norms).transpose()
     }
@@ -114,9 +114,9 @@ impl Linear {
         let own = layers.iter().map(|layer| &layer.layer);
         let all: Vec<&ops::Linear> = own.chain(adapters().map(|adapter| &adapter.down)).collect();
         let mut norms: [Option<Tensor>; N] = [const { None }; N];
-        let mut outputs = ops::linear_seeing(x, &all, |index, block| {
+        let mut outputs = ops::linear_seeing(x, &all, |index, weight| {
             if let Some(layer) = layers.get(index) {
-                norms[index] = layer.norms(x.pass(), block)?;
+                norms[index] = layer.norms(x.pass(), weight)?;
             }
             Ok(())
         })?;

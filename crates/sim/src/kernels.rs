@@ -92,6 +92,9 @@ fn flop(kernel: &Kernel) -> f64 {
         Kernel::Custom(custom) => custom.cost().flop,
         Kernel::AttentionForward(attention) => 2.0 * product(&attention.shape),
         Kernel::AttentionBackward(attention) => 4.0 * product(&attention.shape),
+        Kernel::QuantisedMatmul(product) => {
+            2.0 * (product.rows * product.part.rows * product.part.columns) as f64
+        }
         _ => 0.0,
     }
 }

@@ -93,6 +93,12 @@ impl<T: Pod> Shared<T> {
         self.start.wrapping_add(start)
     }
 
+    /// Where the element `index` would be, of any value.
+    #[inline(always)]
+    pub(crate) fn address(self, index: usize) -> *const T {
+        self.start.wrapping_add(index)
+    }
+
     /// The `len` elements from `start` on.
     #[inline(always)]
     pub(crate) fn sub(self, start: usize, len: usize) -> Self {

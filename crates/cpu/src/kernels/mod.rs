@@ -6,7 +6,7 @@
 
 mod activation;
 mod attention_join;
-mod block;
+pub(crate) mod block;
 mod coded;
 mod coder;
 mod columns;
@@ -22,12 +22,11 @@ mod layout;
 mod lines;
 mod lion;
 mod loss;
-mod memory;
+pub(crate) mod memory;
 mod moments;
 mod muon;
 mod norm;
 mod norm_backward;
-mod normal;
 mod optimiser;
 mod peak;
 mod quantised;
@@ -40,7 +39,7 @@ mod squares;
 mod tests;
 mod tree;
 
-use crate::{attention, pool::Pool};
+use crate::{attention, matmul, pool::Pool};
 use hal::{Kernel, Result, kernel::Custom};
 
 /// Runs a kernel to its end on the threads of `pool`.
@@ -109,6 +108,7 @@ pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
                 Ok(())
             }
             Kernel::Dequantise(args) => quantised::dequantise(args, pool),
+            Kernel::QuantisedMatmul(args) => matmul::quantised(args, pool),
             Kernel::SelectRows(args) => layout::select_rows(args, pool),
             Kernel::Custom(args) => custom(args),
         }

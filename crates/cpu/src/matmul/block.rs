@@ -121,6 +121,24 @@ impl<F: Format, C: Element<Acc = F::Sum>> ResultBlock<'_, F, C> {
     /// # Safety
     /// As [`compute`](Self::compute), with the nodes of these leaves.
     unsafe fn leaves(&self, leaves: &BlockLeaves<F::Sum>, a: &mut [F::Word], b: &mut [F::Word]) {
+        let (terms, columns) = (leaves.terms.clone(), self.columns.clone());
+        self.product.b.with(terms, columns, |right| {
+            // SAFETY: guaranteed by the caller.
+            unsafe { self.leaves_of(leaves, right, a, b) };
+        });
+    }
+
+    /// As [`leaves`](Self::leaves), with the block of the right factor.
+    ///
+    /// # Safety
+    /// As there, for `right` too.
+    unsafe fn leaves_of(
+        &self,
+        leaves: &BlockLeaves<F::Sum>,
+        right: Strided<F::Source>,
+        a: &mut [F::Word],
+        b: &mut [F::Word],
+    ) {
         let (tile, product) = (self.tile, self.product);
         let left = Block {
             from: product.a.from(self.rows.start, leaves.terms.start),
@@ -129,10 +147,7 @@ impl<F: Format, C: Element<Acc = F::Sum>> ResultBlock<'_, F, C> {
             width: tile.rows,
         };
         let right = Block {
-            from: product
-                .b
-                .from(leaves.terms.start, self.columns.start)
-                .transposed(),
+            from: right.transposed(),
             neighbours: self.columns.len(),
             width: tile.columns(),
             ..left

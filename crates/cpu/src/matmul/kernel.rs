@@ -242,7 +242,7 @@ impl<W: Copy, R: Copy> Leaves<'_, W, R> {
 
 /// Asks for a cache line that is needed soon.
 #[inline(always)]
-pub(super) fn fetch<T>(place: *const T) {
+pub(crate) fn fetch<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: the instruction belongs to every x86-64, and an address of any value is allowed.
     unsafe {

@@ -6,6 +6,7 @@ use super::{
     finish::Finish,
     format::Format,
     multiplier::TileSize,
+    right::Right,
     rows::{FEW_ROWS, FewRows},
     strided::Strided,
 };
@@ -33,7 +34,7 @@ pub(super) struct Product<F: Format, C> {
     /// Terms of a leaf of the sums.
     pub(super) leaf: usize,
     pub(super) a: Strided<F::Source>,
-    pub(super) b: Strided<F::Source>,
+    pub(super) b: Right<F::Source>,
     pub(super) c: Strided<C>,
     pub(super) finish: Finish<F::Sum>,
 }
@@ -51,9 +52,12 @@ impl<F: Format, C: Element<Acc = F::Sum>> Product<F, C> {
             return;
         }
         // Few columns would leave most lanes of a vector empty. Those of the transposed product are many.
-        if 2 * n <= tile.lanes && m > n {
+        if let Some(b) = self.b.elements()
+            && 2 * n <= tile.lanes
+            && m > n
+        {
             // SAFETY: the caller guarantees the matrices, whose transposes these are.
-            return unsafe { self.transposed().run(pool) };
+            return unsafe { self.transposed(b).run(pool) };
         }
         if pool.threads() == 1 || m.saturating_mul(n).saturating_mul(k) < WORTH_SHARING {
             // SAFETY: the caller guarantees the matrices.
@@ -77,12 +81,12 @@ impl<F: Format, C: Element<Acc = F::Sum>> Product<F, C> {
         }
     }
 
-    fn transposed(self) -> Self {
+    fn transposed(self, b: Strided<F::Source>) -> Self {
         let [m, n, k] = self.sizes;
         Product {
             sizes: [n, m, k],
-            a: self.b.transposed(),
-            b: self.a.transposed(),
+            a: b.transposed(),
+            b: Right::Elements(self.a.transposed()),
             c: self.c.transposed(),
             ..self
         }

@@ -1,9 +1,15 @@
 //! A product with few rows, whose time is that of reading the right factor: in the order in which it is stored, and once.
 
 use super::{
-    finish::Finish, format::Format, kernel::fetch, scratch::with_scratch, strided::Strided,
+    finish::Finish,
+    format::Format,
+    right::Right,
+    scratch::with_scratch,
+    source::{Elements, Source},
+    strided::Strided,
 };
 use crate::{
+    codes::{Int8, Nf4, Rows},
     element::{Element, Real},
     lanes::Lanes,
 };
@@ -12,7 +18,7 @@ use pulp::{Simd, WithSimd};
 use std::{any::TypeId, ops::Range};
 
 /// The most rows: with more, packing the right factor takes less time than reading sums again for every few terms.
-pub(super) const FEW_ROWS: usize = 16;
+pub(super) const FEW_ROWS: usize = hal::quantised::MOST_ROWS;
 // Sums of all rows that stay in the first-level cache.
 const SUMS: usize = 2048;
 // Rows that are computed at once: for each vector of the right factor, as many sums are in registers one after another.
@@ -20,6 +26,9 @@ const ROWS: usize = 4;
 // Columns and terms of a part of the right factor that is transposed in the first-level cache, if leaves are no longer.
 const SIDE: usize = 32;
 const DEPTH: usize = 128;
+// Likewise of a part that is computed from codes before rows read it: complete blocks of them.
+const CODE_COLUMNS: usize = 512;
+const CODE_TERMS: usize = 16;
 // The most terms that are added while a vector of sums is in a register; a power of 2.
 const TERMS: usize = 8;
 
@@ -33,9 +42,23 @@ pub(super) struct FewRows<F: Format, C> {
     /// Terms of a leaf of the sums.
     pub(super) leaf: usize,
     pub(super) a: Strided<F::Source>,
-    pub(super) b: Strided<F::Source>,
+    pub(super) b: Right<F::Source>,
     pub(super) c: Strided<C>,
     pub(super) finish: Finish<F::Sum>,
+}
+
+/// How the right factor is read.
+#[derive(Clone, Copy)]
+enum Way<T> {
+    /// Where it lies, in rows.
+    InPlace(Strided<T>),
+    /// In squares, of a factor that lies in columns.
+    Transposed(Strided<T>),
+    /// In blocks that are computed from codes.
+    Codes(Right<T>),
+    /// In vectors that are computed from codes.
+    Int8(Rows<Int8>),
+    Nf4(Rows<Nf4>),
 }
 
 impl<F: Format, C: Element<Acc = F::Sum>> FewRows<F, C> {
@@ -52,15 +75,16 @@ impl<F: Format, C: Element<Acc = F::Sum>> FewRows<F, C> {
     pub(super) unsafe fn columns(&self, columns: Range<usize>) {
         let leaves = sums::leaves(self.k, self.leaf);
         let levels = sums::waiting_levels(leaves) as usize;
-        let in_place = self.b.column == 1;
-        // Leaves that are read where they lie, or transposed at once.
-        let (side, together) = match in_place {
-            true => (SUMS / self.rows.next_power_of_two(), leaves),
-            false => (SIDE, (DEPTH / self.leaf).max(1)),
+        let way = self.way(columns.start);
+        let leaves_of = |terms: usize| (terms / self.leaf).max(1);
+        let (side, together) = match way {
+            Way::Transposed(_) => (SIDE, leaves_of(DEPTH)),
+            Way::Codes(_) => (CODE_COLUMNS, leaves_of(CODE_TERMS)),
+            _ => (SUMS / self.rows.next_power_of_two(), leaves),
         };
-        let square = match in_place {
-            true => 0,
-            false => SIDE * self.k.min(together * self.leaf),
+        let square = match way {
+            Way::Transposed(_) => SIDE * self.k.min(together * self.leaf),
+            _ => 0,
         };
         let of_rows = self.rows * side;
         with_scratch(
@@ -68,11 +92,12 @@ impl<F: Format, C: Element<Acc = F::Sum>> FewRows<F, C> {
             |memory: &mut [F::Sum]| {
                 let (sums, memory) = memory.split_at_mut(of_rows);
                 let (waiting, square) = memory.split_at_mut(levels * of_rows);
+                let first_column = columns.start;
                 for start in columns.clone().step_by(side) {
                     let columns = start..columns.end.min(start + side);
                     for first in (0..leaves).step_by(together) {
                         let terms = first * self.leaf..self.k.min((first + together) * self.leaf);
-                        let work = RowLeaves::<F::Source, F::Source> {
+                        let work = RowLeaves::<F::Source> {
                             first,
                             all: leaves,
                             leaf: self.leaf,
@@ -80,20 +105,33 @@ impl<F: Format, C: Element<Acc = F::Sum>> FewRows<F, C> {
                             len: columns.len(),
                             rows: self.rows,
                             a: self.a.from(0, terms.start),
-                            b: self.b.from(terms.start, columns.start).data,
-                            b_step: self.b.row,
                             sums: sums.as_mut_ptr(),
                             step: side,
                             waiting: waiting.as_mut_ptr(),
                             level_step: of_rows,
                         };
-                        if in_place {
-                            self.format.arch().dispatch(work);
-                            continue;
+                        let (arch, place) = (self.format.arch(), (terms.start, columns.start));
+                        match way {
+                            Way::InPlace(b) => {
+                                arch.dispatch(work.on(Elements::of(b.from(place.0, place.1))));
+                            }
+                            Way::Transposed(b) => {
+                                let (b, sizes) =
+                                    (b.from(place.0, place.1), [columns.len(), terms.len()]);
+                                // SAFETY: the caller guarantees the factors, and a format whose words are sums.
+                                unsafe { self.transpose(b, sizes, square) };
+                                arch.dispatch(work.on(Elements::new(square.as_ptr(), SIDE)));
+                            }
+                            Way::Codes(b) => b.with(terms, columns.clone(), |b| {
+                                arch.dispatch(work.on(Elements::of(b)));
+                            }),
+                            Way::Int8(rows) => {
+                                arch.dispatch(work.on(rows.from(place.0, place.1 - first_column)))
+                            }
+                            Way::Nf4(rows) => {
+                                arch.dispatch(work.on(rows.from(place.0, place.1 - first_column)))
+                            }
                         }
-                        // SAFETY: the caller guarantees the factors, and a format whose words are sums.
-                        unsafe { self.transpose(terms, columns.clone(), square) };
-                        self.format.arch().dispatch(work.on(square.as_ptr(), SIDE));
                     }
                     let (sizes, c) = ([self.rows, columns.len()], self.c.from(0, columns.start));
                     // SAFETY: the caller guarantees these columns of the result.
@@ -103,25 +141,50 @@ impl<F: Format, C: Element<Acc = F::Sum>> FewRows<F, C> {
         );
     }
 
+    // How columns from this one on are read. Vectors of codes become numbers where they are multiplied, unless these are rounded to
+    // another type.
+    fn way(&self, column: usize) -> Way<F::Source> {
+        let codes = match self.b {
+            Right::Elements(b) if b.column == 1 => return Way::InPlace(b),
+            Right::Elements(b) => return Way::Transposed(b),
+            Right::Codes(codes) => codes,
+        };
+        if TypeId::of::<F::Source>() == TypeId::of::<f32>() {
+            if let Some(rows) = codes.rows(column) {
+                return Way::Int8(rows);
+            }
+            if let Some(rows) = codes.rows(column) {
+                return Way::Nf4(rows);
+            }
+        }
+        Way::Codes(self.b)
+    }
+
     /// Writes a part of a right factor with contiguous columns into `square`, as rows.
     ///
     /// # Safety
     /// As [`columns`](Self::columns).
-    unsafe fn transpose(&self, terms: Range<usize>, columns: Range<usize>, square: &mut [F::Sum]) {
-        if terms.is_empty() {
+    unsafe fn transpose(
+        &self,
+        from: Strided<F::Source>,
+        [columns, terms]: [usize; 2],
+        square: &mut [F::Sum],
+    ) {
+        if terms == 0 {
             return; // an empty factor may have no address
         }
-        let from = self.b.from(terms.start, columns.start).data;
-        let (step, sizes) = (self.b.column, [columns.len(), terms.len()]);
         let to: &mut [F::Word] = bytemuck::cast_slice_mut(square);
         // SAFETY: the caller guarantees these terms in each column; the square has room for all of them.
-        unsafe { self.format.pack_rows(from, step, sizes, to, SIDE) };
+        unsafe {
+            let (step, sizes) = (from.column, [columns, terms]);
+            self.format.pack_rows(from.data, step, sizes, to, SIDE);
+        }
     }
 }
 
-/// Adds leaves to sums. Whoever makes it guarantees `depth` elements in each row of `a`, as many rows of `b` of `len`
-/// elements, and room for as many sums of each row, also on each level on which nodes wait.
-struct RowLeaves<A: Element, B> {
+/// Leaves that are to be added to sums. Whoever makes it guarantees `depth` elements in each row of `a`, as many rows of `len`
+/// elements in what it is [applied to](RowLeaves::on), and room for as many sums of each row, also on each level on which nodes wait.
+struct RowLeaves<A: Element> {
     /// The index of the first leaf among all of the sum.
     first: usize,
     all: usize,
@@ -132,8 +195,6 @@ struct RowLeaves<A: Element, B> {
     len: usize,
     rows: usize,
     a: Strided<A>,
-    b: *const B,
-    b_step: usize,
     /// Receives the sums of the last leaf, a row every `step` sums.
     sums: *mut A::Acc,
     step: usize,
@@ -141,25 +202,17 @@ struct RowLeaves<A: Element, B> {
     level_step: usize,
 }
 
-impl<A: Element, B> RowLeaves<A, B> {
-    /// The same on another right factor.
-    fn on<T>(self, b: *const T, b_step: usize) -> RowLeaves<A, T> {
-        RowLeaves {
-            first: self.first,
-            all: self.all,
-            leaf: self.leaf,
-            depth: self.depth,
-            len: self.len,
-            rows: self.rows,
-            a: self.a,
-            b,
-            b_step,
-            sums: self.sums,
-            step: self.step,
-            waiting: self.waiting,
-            level_step: self.level_step,
-        }
+impl<A: Element> RowLeaves<A> {
+    /// Adds the leaves of this right factor.
+    fn on<B>(self, b: B) -> Adding<A, B> {
+        Adding { leaves: self, b }
     }
+}
+
+/// Adds leaves, with this right factor.
+struct Adding<A: Element, B> {
+    leaves: RowLeaves<A>,
+    b: B,
 }
 
 /// What becomes of the sums of some terms of a leaf.
@@ -172,14 +225,14 @@ struct Link<'a> {
     completed: Option<usize>,
 }
 
-impl<A: Element<Acc: Lanes>, B: Element<Acc = A::Acc>> WithSimd for RowLeaves<A, B> {
+impl<A: Element<Acc: Lanes>, B: Source<A::Acc>> WithSimd for Adding<A, B> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let mut row = 0;
-        while row < self.rows {
-            match self.rows - row {
+        while row < self.leaves.rows {
+            match self.leaves.rows - row {
                 1..ROWS => {
                     self.leaves::<S, 1>(simd, row);
                     row += 1;
@@ -193,14 +246,14 @@ impl<A: Element<Acc: Lanes>, B: Element<Acc = A::Acc>> WithSimd for RowLeaves<A,
     }
 }
 
-impl<A: Element<Acc: Lanes>, B: Element<Acc = A::Acc>> RowLeaves<A, B> {
+impl<A: Element<Acc: Lanes>, B: Source<A::Acc>> Adding<A, B> {
     /// All leaves of `N` rows.
     #[inline(always)]
     fn leaves<S: Simd, const N: usize>(&self, simd: S, row: usize) {
-        if self.depth == 0 {
-            for sum in 0..N * self.step {
+        if self.leaves.depth == 0 {
+            for sum in 0..N * self.leaves.step {
                 // SAFETY: these rows have as many sums.
-                unsafe { *self.sums.add(row * self.step + sum) = A::Acc::ZERO };
+                unsafe { *self.leaves.sums.add(row * self.leaves.step + sum) = A::Acc::ZERO };
             }
             return;
         }
@@ -210,8 +263,11 @@ impl<A: Element<Acc: Lanes>, B: Element<Acc = A::Acc>> RowLeaves<A, B> {
             levels[level] = level;
         }
         let mut start = 0;
-        for index in self.first.. {
-            let (end, last) = (self.depth.min(start + self.leaf), index + 1 == self.all);
+        for index in self.leaves.first.. {
+            let (end, last) = (
+                self.leaves.depth.min(start + self.leaves.leaf),
+                index + 1 == self.leaves.all,
+            );
             let mut joined = sums::completed(index) as usize;
             if last {
                 joined = 0;
@@ -243,7 +299,7 @@ impl<A: Element<Acc: Lanes>, B: Element<Acc = A::Acc>> RowLeaves<A, B> {
                 }
                 (start, first) = (start + terms, false);
             }
-            if start == self.depth {
+            if start == self.leaves.depth {
                 return;
             }
         }
@@ -264,29 +320,31 @@ impl<A: Element<Acc: Lanes>, B: Element<Acc = A::Acc>> RowLeaves<A, B> {
         for r in 0..N {
             for term in 0..T {
                 // SAFETY: these rows have `depth` terms, and these are among them.
-                left[r][term] = unsafe { *self.a.from(row + r, start + term).data }.acc();
+                left[r][term] = unsafe { *self.leaves.a.from(row + r, start + term).data }.acc();
                 splats[r][term] = A::Acc::splat(simd, left[r][term]);
             }
         }
-        let right = self.b.wrapping_add(start * self.b_step);
-        let sums = self.sums.wrapping_add(row * self.step);
-        let waiting = self.waiting.wrapping_add(row * self.step);
-        let node = |level: usize| waiting.wrapping_add(level * self.level_step);
+        let sums = self.leaves.sums.wrapping_add(row * self.leaves.step);
+        let waiting = self.leaves.waiting.wrapping_add(row * self.leaves.step);
+        let node = |level: usize| waiting.wrapping_add(level * self.leaves.level_step);
         let out = match link.completed {
             Some(level) => node(level),
             None => sums,
         };
+        let mut rows = [self.b.row(start); T];
+        for term in 1..T {
+            rows[term] = self.b.row(start + term);
+        }
         let mut column = 0;
-        while column + lanes <= self.len {
+        while column + lanes <= self.leaves.len {
             let mut vectors = [A::Acc::splat(simd, A::Acc::ZERO); T];
             for term in 0..T {
-                let right = right.wrapping_add(term * self.b_step + column);
-                fetch(right.wrapping_add(T * self.b_step));
+                self.b.fetch(rows[term], T, column);
                 // SAFETY: a vector from `column` on ends within this row of the right factor.
-                vectors[term] = unsafe { vector::<B, A::Acc, S>(simd, right) };
+                vectors[term] = unsafe { self.b.vector(simd, rows[term], column) };
             }
             for r in 0..N {
-                let place = r * self.step + column;
+                let place = r * self.leaves.step + column;
                 let mut sum = match link.first {
                     true => A::Acc::splat(simd, A::Acc::ZERO),
                     // SAFETY: likewise within the sums of this row.
@@ -314,9 +372,9 @@ impl<A: Element<Acc: Lanes>, B: Element<Acc = A::Acc>> RowLeaves<A, B> {
             }
             column += lanes;
         }
-        while column < self.len {
+        while column < self.leaves.len {
             for r in 0..N {
-                let place = r * self.step + column;
+                let place = r * self.leaves.step + column;
                 // SAFETY: `column` lies within the sums, the nodes and the rows of the right factor.
                 unsafe {
                     let mut sum = match link.first {
@@ -324,8 +382,8 @@ impl<A: Element<Acc: Lanes>, B: Element<Acc = A::Acc>> RowLeaves<A, B> {
                         false => *sums.add(place),
                     };
                     for term in 0..T {
-                        let right = *right.wrapping_add(term * self.b_step + column);
-                        sum = left[r][term].mul_add(right.acc(), sum);
+                        let right = self.b.one(rows[term], column);
+                        sum = left[r][term].mul_add(right, sum);
                     }
                     for &level in link.joined {
                         sum = *node(level).add(place) + sum;
@@ -336,23 +394,4 @@ impl<A: Element<Acc: Lanes>, B: Element<Acc = A::Acc>> RowLeaves<A, B> {
             column += 1;
         }
     }
-}
-
-/// A vector of elements as accumulators.
-///
-/// # Safety
-/// As many elements exist.
-#[inline(always)]
-unsafe fn vector<B: Element<Acc = R>, R: Lanes, S: Simd>(simd: S, from: *const B) -> R::Vector<S> {
-    if size_of::<B>() == size_of::<R>() {
-        // SAFETY: an element of the accumulator's size is one; the caller guarantees them.
-        return unsafe { from.cast::<R::Vector<S>>().read_unaligned() };
-    }
-    let mut vector = R::splat(simd, R::ZERO);
-    let lanes: &mut [R] = bytemuck::cast_slice_mut(std::slice::from_mut(&mut vector));
-    for lane in 0..lanes.len() {
-        // SAFETY: as above.
-        lanes[lane] = unsafe { *from.add(lane) }.acc();
-    }
-    vector
 }

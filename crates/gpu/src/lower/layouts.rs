@@ -6,7 +6,7 @@
 use super::{
     attention_join, attention_params, coded, columns, documents, dropout, elementwise, embedding,
     exact_squares, factored, gemm, layout, lines, loss, muon, norm, norm_full, optimiser,
-    quantised, rope, rows, squares, transpose,
+    quantised, quantised_matmul, rope, rows, squares, transpose,
 };
 
 /// Size of a struct and offsets of its fields.
@@ -43,7 +43,7 @@ pub(super) use params;
 
 /// The layouts of all of them.
 pub fn all() -> Vec<Layout> {
-    let families: [&[Layout]; 23] = [
+    let families: [&[Layout]; 24] = [
         elementwise::LAYOUTS,
         columns::LAYOUTS,
         dropout::LAYOUTS,
@@ -66,6 +66,7 @@ pub fn all() -> Vec<Layout> {
         muon::LAYOUTS,
         optimiser::LAYOUTS,
         quantised::LAYOUTS,
+        quantised_matmul::LAYOUTS,
         transpose::LAYOUTS,
     ];
     families.concat()

@@ -31,6 +31,7 @@ mod norm_full;
 mod optimiser;
 mod parts;
 mod quantised;
+mod quantised_matmul;
 mod rope;
 mod rows;
 mod shape;
@@ -85,6 +86,7 @@ pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<V
         Kernel::EmbeddingBackward(args) => embedding::embedding_backward(args, traits, workspace),
         Kernel::Documents(args) => documents::documents(args, traits),
         Kernel::Dequantise(args) => quantised::dequantise(args, traits),
+        Kernel::QuantisedMatmul(args) => quantised_matmul::quantised_matmul(args, traits),
         Kernel::SumSquares(args) => squares::sum_squares(args, traits, workspace),
         Kernel::Largest(args) => exact_squares::largest(args, traits, workspace),
         Kernel::ExactSquares(args) => exact_squares::exact_squares(args, traits, workspace),

@@ -51,7 +51,7 @@ pub use optimiser::{
     AdamW, AdamWTensor, ClipScale, ExactSquares, ExactTotal, Largest, Lion, LionTensor, Sgd,
     SgdTensor, SumSquares,
 };
-pub use quantised::Dequantise;
+pub use quantised::{Dequantise, QuantisedMatmul};
 pub use rope::{Rope, RotaryFrequencies, RotaryStretch};
 pub use rows::{RowSum, Softmax, SoftmaxBackward};
 
@@ -97,6 +97,7 @@ pub enum Kernel {
     EmbeddingBackward(EmbeddingBackward),
     Documents(Documents),
     Dequantise(Dequantise),
+    QuantisedMatmul(QuantisedMatmul),
     SumSquares(SumSquares),
     Largest(Largest),
     ExactSquares(ExactSquares),
@@ -156,6 +157,7 @@ impl Kernel {
             Kernel::EmbeddingBackward(_) => "embedding_backward",
             Kernel::Documents(_) => "documents",
             Kernel::Dequantise(_) => "dequantise",
+            Kernel::QuantisedMatmul(_) => "quantised_matmul",
             Kernel::SumSquares(_) => "sum_squares",
             Kernel::Largest(_) => "largest",
             Kernel::ExactSquares(_) => "exact_squares",
@@ -215,6 +217,7 @@ impl Kernel {
             Kernel::EmbeddingBackward(args) => args.operands(visit),
             Kernel::Documents(args) => args.operands(visit),
             Kernel::Dequantise(args) => args.operands(visit),
+            Kernel::QuantisedMatmul(args) => args.operands(visit),
             Kernel::SumSquares(args) => args.operands(visit),
             Kernel::Largest(args) => args.operands(visit),
             Kernel::ExactSquares(args) => args.operands(visit),

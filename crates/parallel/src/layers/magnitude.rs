@@ -5,7 +5,7 @@
 //!
 //! Source: Liu et al., DoRA (arXiv 2402.09353), sections 4.1 and 4.3.
 
-use super::{DTensor, Linear, features::row_sums, gather, scatter::Addend, scatter::Grain};
+use super::{DTensor, Linear, Weight, features::row_sums, gather, scatter::Addend, scatter::Grain};
 use crate::{Context, Parameter, Pass, Purpose, counters::Subject, layers::spread::Share};
 use grid::{Axis, feature_range};
 use hal::Counts;
@@ -29,18 +29,18 @@ pub struct LowRank<'a> {
 }
 
 impl LowRank<'_> {
-    /// The norms of the columns of W + scale A B, where `block` is the layer's W gathered over Z.
+    /// The norms of the columns of W + scale A B, where `weight` is the layer's W.
     ///
     /// # Shapes
-    /// `block`: in/reads x out/emits. The result: out/emits, in the accumulator type.
+    /// `weight`: in/reads x out/emits. The result: out/emits, in the accumulator type.
     /// # Cost
     /// Once for all micro-batches of a batch and their recomputation: 2 in out rank flop, cut by both axes, and two copies of the
     /// block until it returns. A is gathered over the axis that cuts the outputs and B over the one that cuts the inputs; one number
     /// for each output is summed over the latter.
     /// # Errors
     /// Those of the collectives; for a parameter without memory on this rank.
-    pub fn column_norms(&self, pass: &Pass, layer: &Linear, block: &Tensor) -> Result<Tensor> {
-        pass.norms_of(&layer.weight, || self.norms(pass, layer, block))
+    pub fn column_norms(&self, pass: &Pass, layer: &Linear, weight: &Weight) -> Result<Tensor> {
+        pass.norms_of(&layer.weight, || self.norms(pass, layer, &weight.block()?))
     }
 
     fn norms(&self, pass: &Pass, layer: &Linear, block: &Tensor) -> Result<Tensor> {

@@ -5,7 +5,7 @@
 //! emits Y, so that alternating layers need no redistribution. Weights are cut over both axes, and their rows
 //! once more over Z.
 //!
-//! Read in this order: `dtensor`, `linear`, `magnitude` (lengths of a weight's columns that are trained by themselves), `gather`
+//! Read in this order: `dtensor`, `linear`, `weight`, `magnitude` (lengths of a weight's columns that are trained by themselves), `gather`
 //! and `scatter` (weights over Z, with OAG and ORS), `norm`, `head_norm`, `embedding`, `attention`, `places`, `loss`,
 //! `preference`, `dropout`, `redistribute`, `spread`, `recompute`; then the operations from which model authors write layers:
 //! `elementwise`, `features`, `rows`, `dims`, `choose`, `matmul`.
@@ -32,6 +32,7 @@ mod redistribute;
 mod rows;
 pub(crate) mod scatter;
 pub(crate) mod spread;
+mod weight;
 
 pub use attention::{AttentionOptions, attention, rope};
 pub use dtensor::DTensor;
@@ -44,3 +45,4 @@ pub use norm::norm;
 pub use places::{document_starts, newest, places, places_in_documents};
 pub use preference::{PairColumns, preference_loss};
 pub use recompute::recompute;
+pub use weight::Weight;

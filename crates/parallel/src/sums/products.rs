@@ -1,7 +1,11 @@
 //! Sums of matrix products that contract features which an axis cuts.
 
 use super::{Features, Wire, add};
-use crate::{Context, Group, Purpose, Reproducible, counters::Subject, layers::spread::Spread};
+use crate::{
+    Context, Group, Purpose, Reproducible,
+    counters::Subject,
+    layers::{Weight, spread::Spread},
+};
 use grid::Axis;
 use hal::Counts;
 use std::rc::Rc;
@@ -10,7 +14,7 @@ use tensor::{ReduceOp, Result, Stream, Tensor, ops, ops::Transpose};
 /// A matrix product of this rank's part of `len` contracted features.
 pub(crate) struct Product<'a> {
     pub(crate) a: &'a Tensor,
-    pub(crate) b: &'a Tensor,
+    pub(crate) b: &'a Weight,
     pub(crate) transpose: Transpose,
     pub(crate) len: usize,
 }
@@ -64,9 +68,9 @@ impl<'a> ProductSum<'a> {
         } = product;
         let sum = self.sum.take();
         let sum = match (self.wire(), sum) {
-            (None, None) => (ops::matmul(a, b, transpose)?, product.shape()),
+            (None, None) => (b.product(a, transpose)?, product.shape()),
             (None, Some((sum, shape))) => {
-                ops::matmul_into(a, b, transpose, &sum, 1.0, 1.0)?;
+                ops::matmul_into(a, &b.block()?, transpose, &sum, 1.0, 1.0)?;
                 (sum, shape)
             }
             (Some(wire), sum) => {
@@ -146,29 +150,32 @@ impl<'a> ProductSum<'a> {
 
 impl Product<'_> {
     fn shape(&self) -> Vec<usize> {
+        let [rows, columns] = self.b.sizes();
         let columns = match self.transpose {
-            Transpose::Second => self.b.num_rows(),
-            _ => self.b.columns(),
+            Transpose::Second => rows,
+            _ => columns,
         };
         [&self.a.shape()[..self.a.shape().len() - 1], &[columns]].concat()
     }
 
     fn nodes(&self, context: &Context, features: &Features) -> Result<Vec<Tensor>> {
         let (own, leaf) = (features.own(), features.leaf);
-        let is_whole = own.len() == 1;
+        let node = || context.buffer(self.a.dtype().accumulator(), &self.shape());
+        if own.len() == 1 {
+            let node = node()?;
+            self.b.node(self.a, self.transpose, &node, leaf)?;
+            return Ok(vec![node]);
+        }
+        let block = self.b.block()?;
         own.into_iter()
             .map(|features| {
                 let (start, len) = (features.start, features.len());
-                let cut = |factor: &Tensor, by_rows: bool| match (is_whole, by_rows) {
-                    (true, _) => Ok(factor.clone()),
-                    (_, true) => factor.rows(start, len),
-                    (_, false) => ops::columns(factor, start, len),
+                let a = ops::columns(self.a, start, len)?;
+                let b = match self.transpose {
+                    Transpose::Second => ops::columns(&block, start, len)?,
+                    _ => block.rows(start, len)?,
                 };
-                let (a, b) = (
-                    cut(self.a, false)?,
-                    cut(self.b, self.transpose != Transpose::Second)?,
-                );
-                let node = context.buffer(a.dtype().accumulator(), &self.shape())?;
+                let node = node()?;
                 ops::matmul_node_into(&a, &b, self.transpose, &node, [1.0, 0.0], leaf)?;
                 Ok(node)
             })

@@ -16,7 +16,13 @@ use fascicle_tensor::{
     },
     trace,
 };
-use hal::{Counts, codes::BlockPlace, kernel::LinePlace, random::Key};
+use hal::{
+    Counts,
+    codes::BlockPlace,
+    kernel::LinePlace,
+    quantised::{Quantised, QuantisedPart},
+    random::Key,
+};
 use offload::Place;
 use std::sync::Arc;
 
@@ -180,6 +186,24 @@ pub const ALL: &[(&str, Call)] = &[
                 _ => ops::places_in_documents(&ids, end),
             }
         })
+    }),
+    ("dequantise", |w, s| {
+        let part = part(w, s);
+        let out = match s.fits() {
+            true => Tensor::empty(&w.devices[0], DType::F32, &[part.rows, part.columns])?,
+            false => w.tensor(s.tensors[1]),
+        };
+        ops::quantised::dequantise(&stored(w, s, part)?, part, &out)
+    }),
+    ("quantised_matmul", |w, s| {
+        let part = part(w, s);
+        let a = w.tensor(s.tensors[0]);
+        let out = match s.fits() {
+            true => Tensor::empty(a.device(), a.dtype(), &[a.num_rows(), part.columns])?,
+            false => w.tensor(s.tensors[1]),
+        };
+        let leaf = if s.fits() { 2 } else { s.sizes[4] };
+        ops::quantised::quantised_matmul_into(&a, (&stored(w, s, part)?, part), &out, leaf)
     }),
     ("select_rows", |w, s| {
         keep(w, |w| {
@@ -501,6 +525,33 @@ fn forget(world: &mut World, step: &Step) -> Result<()> {
 fn typed(world: &World, step: &Step, dtype: DType, shape: &[usize]) -> Result<Tensor> {
     match step.fits() {
         true => Tensor::full(&world.devices[0], dtype, shape, 0.25),
+        false => Ok(world.tensor(step.tensors[5])),
+    }
+}
+
+// A part of a matrix whose rows meet the columns of a tensor, or of any sizes.
+fn part(world: &World, step: &Step) -> QuantisedPart {
+    let [rows, columns, first_column, ..] = step.sizes;
+    let format = Quantised::ALL[step.small(0) % 2];
+    match step.fits() {
+        true => QuantisedPart {
+            format,
+            rows: world.tensor(step.tensors[0]).columns(),
+            columns: step.small(1),
+            first_column: step.small(2),
+        },
+        false => QuantisedPart {
+            format,
+            rows,
+            columns,
+            first_column,
+        },
+    }
+}
+
+fn stored(world: &World, step: &Step, part: QuantisedPart) -> Result<Tensor> {
+    match step.fits() {
+        true => Tensor::full(&world.devices[0], DType::U8, &[part.bytes()], 1.0),
         false => Ok(world.tensor(step.tensors[5])),
     }
 }

@@ -5,7 +5,7 @@ use crate::{Error, Result};
 use nn::{Adapters, Pattern, Tuning};
 use parallel::Quantised;
 use serde::{Deserialize, Serialize};
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 /// The largest rank of an adapter.
 const MOST_RANK: usize = 1 << 16;
@@ -47,6 +47,12 @@ impl FrozenWeights {
             FrozenWeights::Int8 => Some(Quantised::Int8),
             FrozenWeights::Nf4 => Some(Quantised::Nf4),
         }
+    }
+}
+
+impl fmt::Display for FrozenWeights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -107,6 +113,19 @@ impl Default for TuningConfig {
 }
 
 impl TuningConfig {
+    /// That of a model of which no step trains anything.
+    pub fn all_frozen(frozen_weights: FrozenWeights) -> TuningConfig {
+        let frozen = match frozen_weights {
+            FrozenWeights::Compute => Vec::new(),
+            FrozenWeights::Int8 | FrozenWeights::Nf4 => vec!["*".to_owned()],
+        };
+        TuningConfig {
+            frozen,
+            frozen_weights,
+            ..TuningConfig::default()
+        }
+    }
+
     /// What is wrong with the values.
     ///
     /// # Errors

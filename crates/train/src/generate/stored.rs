@@ -105,7 +105,7 @@ pub fn load(
     match stored_as {
         // What is not trained has adapters beside it.
         Some(format) if config.tuning.adapter_rank > 0 => config.tuning.frozen_weights = format,
-        Some(format) => config.tuning = all_frozen(format),
+        Some(format) => config.tuning = TuningConfig::all_frozen(format),
         None => {}
     }
     let pipeline = inference(&context, &config)?;
@@ -126,26 +126,13 @@ fn merged(
 ) -> Result<Pipeline> {
     let weights = Merged::new(reader, config);
     let plain = Config {
-        tuning: all_frozen(stored_as),
+        tuning: TuningConfig::all_frozen(stored_as),
         ..config.clone()
     };
     let pipeline = inference(context, &plain)?;
     check_weights(pipeline.declared(), &weights, &[])?;
     write_weights(context.world(), pipeline.parameters(), &weights)?;
     Ok(pipeline)
-}
-
-// Of a model that no step trains.
-fn all_frozen(frozen_weights: FrozenWeights) -> TuningConfig {
-    let frozen = match frozen_weights {
-        FrozenWeights::Compute => Vec::new(),
-        FrozenWeights::Int8 | FrozenWeights::Nf4 => vec!["*".to_owned()],
-    };
-    TuningConfig {
-        frozen,
-        frozen_weights,
-        ..TuningConfig::default()
-    }
 }
 
 /// The model of the configuration for inference, with its first weights, which are where the configuration says. Collective.

@@ -10,12 +10,14 @@ use crate::{
 };
 use bootstrap::World;
 use clap::Args;
+use parallel::{Parameter, Quantised};
 use serde::Serialize;
 use std::time::Instant;
 use tensor::Device;
 use train::{
     Config,
     architecture::Text,
+    config::{FrozenWeights, TuningConfig},
     data::Tokenizer,
     generate::{Generator, GeneratorOptions, Request, Sampling, inference},
     run::settle_bits,
@@ -37,6 +39,9 @@ pub(crate) struct Generate {
     /// New tokens of each sequence; by default the context is filled
     #[arg(long, value_name = "N")]
     tokens: Option<usize>,
+    /// How weights of hidden linear layers are stored: in the type of activations, or as codes of 8 or 4 bits
+    #[arg(long, value_name = "compute|int8|nf4", default_value_t)]
+    frozen_weights: FrozenWeights,
     /// Rounds, after one of warm-up
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: usize,
@@ -50,6 +55,7 @@ struct Line {
     grid: String,
     threads: usize,
     precision: String,
+    frozen_weights: String,
     sequences: usize,
     prompt: usize,
     tokens: usize,
@@ -75,6 +81,7 @@ impl Generate {
         let (threads, settings) = (config.parallel.threads, config.device_settings());
         let device = device::capabilities(driver, threads, settings)?;
         settle_bits(&mut config, &device, None)?;
+        config.tuning = TuningConfig::all_frozen(self.frozen_weights);
         let text = workload::text(&config.model)?;
         let tokens = self
             .tokens
@@ -129,13 +136,14 @@ impl Generate {
             grid: config.parallel.grid.to_string(),
             threads,
             precision: config.training.precision.dtype().to_string(),
+            frozen_weights: self.frozen_weights.to_string(),
             sequences: config.training.batch,
             prompt: self.prompt,
             tokens,
             prefill_tokens_per_second: per_second(self.prompt, &prefill),
             decode_tokens_per_second: per_second(steps, &decode),
             decode_step_ms: (0..PARTS).map(part).collect(),
-            weights_mib: rounded(*weight_bytes as f64 / f64::from(1 << 20), 1),
+            weights_mib: rounded(*weight_bytes / f64::from(1 << 20), 1),
         };
         if self.json {
             return output::json(&line);
@@ -151,14 +159,17 @@ fn measure(
     text: Text,
     requests: &[Request],
     rounds: usize,
-) -> train::Result<(Vec<Round>, usize)> {
+) -> train::Result<(Vec<Round>, f64)> {
     let context = config.context(world, device)?;
     let pipeline = inference(&context, config)?;
-    let weights = pipeline.declared().iter();
-    let elements: usize = weights
-        .map(|one| one.global_shape().iter().product::<usize>())
-        .sum();
-    let weight_bytes = elements * config.training.precision.dtype().bytes();
+    let bytes_of = |weight: &Parameter| {
+        let plain = config.training.precision.dtype().bytes() as f64;
+        let each = weight
+            .quantised()
+            .map_or(plain, Quantised::bytes_per_weight);
+        each * weight.global_shape().iter().product::<usize>() as f64
+    };
+    let weight_bytes = pipeline.declared().iter().map(bytes_of).sum();
     let tokenizer = Tokenizer::ids(text.vocabulary);
     let mut measured = Vec::new();
     for round in 0..=rounds {
@@ -201,11 +212,15 @@ impl Line {
             .map(|ms| format!("{ms:.3}"))
             .collect();
         format!(
-            "{} on {}, {}, {} each: prefill of {} {} tokens/s; decode of {} {} tokens/s, \
+            "{} on {}, {}{}, {} each: prefill of {} {} tokens/s; decode of {} {} tokens/s, \
              in the quarters {} ms per step; {} MiB of weights",
             counted(self.sequences, "sequence"),
             self.grid,
             self.precision,
+            match self.frozen_weights.as_str() {
+                "compute" => String::new(),
+                codes => format!(" over {codes}"),
+            },
             counted(self.threads, "thread"),
             counted(self.prompt, "token"),
             fixed(self.prefill_tokens_per_second, 1),

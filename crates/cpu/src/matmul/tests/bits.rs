@@ -54,7 +54,9 @@ impl<F: Format> Problem<F> {
             sizes: [rows.len(), columns.len(), terms.len()],
             leaf: self.leaf,
             a: strided(a.as_mut_ptr(), a_row, a_column).from(rows.start, terms.start),
-            b: strided(b.as_mut_ptr(), b_row, b_column).from(terms.start, columns.start),
+            b: Right::Elements(
+                strided(b.as_mut_ptr(), b_row, b_column).from(terms.start, columns.start),
+            ),
             c: Strided {
                 data: c.as_mut_ptr(),
                 row: columns.len(),

@@ -1,4 +1,5 @@
 mod bits;
+mod quantised;
 
 use super::*;
 use crate::element::{Element, Real};

@@ -6,7 +6,7 @@ use crate::{
     counters::Subject,
     lane::Lane,
     layers::{
-        DTensor, gather,
+        DTensor, Weight, gather,
         scatter::{Addend, Grain},
         spread::{Share, Spread},
     },
@@ -77,10 +77,11 @@ impl Saved {
 
     /// Keeps the next layer's gathered weight, unless it will be gathered again. One that no rank gathers is asked for again too:
     /// it may be beyond the device in between.
-    pub(super) fn keep(&mut self, layer: &Linear, block: Tensor) {
+    pub(super) fn keep(&mut self, layer: &Linear, weight: &Weight) {
         let context = self.factors.pass.context();
         let keep = context.settings().keep_gathered && layer.weight.is_scattered(context);
-        self.blocks.push(keep.then_some(block));
+        self.blocks
+            .push(weight.as_block().filter(|_| keep).cloned());
     }
 
     /// The gradients of the inputs; those of weights and biases are added to their own, now or when the pass has time.
@@ -152,7 +153,7 @@ impl Saved {
             };
             sum.add(&Product {
                 a: &d_y.whole,
-                b: &block,
+                b: &Weight::block_of(block),
                 transpose: layer.storage.backward(),
                 len: layer.out_features,
             })?;

@@ -5,7 +5,7 @@ use crate::{
     Error, Pass,
     counters::Subject,
     layers::{
-        DTensor, gather,
+        DTensor, Weight,
         spread::{Share, Spread},
     },
     sums::{Product, ProductSum},
@@ -29,14 +29,14 @@ pub fn linear(x: &DTensor, layers: &[&Linear]) -> Result<Vec<DTensor>> {
     linear_seeing(x, layers, |_, _| Ok(()))
 }
 
-/// As [`linear`]; `see` gets the index and the weight of each layer, gathered over Z, before it is multiplied.
+/// As [`linear`]; `see` gets the index and the weight of each layer before it is multiplied.
 ///
 /// # Errors
 /// As there; those of `see`.
 pub fn linear_seeing(
     x: &DTensor,
     layers: &[&Linear],
-    mut see: impl FnMut(usize, &Tensor) -> Result<()>,
+    mut see: impl FnMut(usize, &Weight) -> Result<()>,
 ) -> Result<Vec<DTensor>> {
     let Some(first) = layers.first() else {
         return Ok(Vec::new());
@@ -49,9 +49,9 @@ pub fn linear_seeing(
     let mut saved = Saved::new(&x, &input, layers);
     let mut outputs = Vec::with_capacity(layers.len());
     for (index, layer) in layers.iter().enumerate() {
-        let block = gather::gather(&pass, &layer.weight, Subject::Linear)?;
-        see(index, &block)?;
-        outputs.push(multiply(&pass, (layer, block), &input, &mut saved)?);
+        let weight = Weight::of(&pass, layer, &input.whole)?;
+        see(index, &weight)?;
+        outputs.push(multiply(&pass, (layer, weight), &input, &mut saved)?);
     }
     let vars = Var::record("linear", &[x.held_var()], outputs, true, move |gradients| {
         saved.backward(gradients)
@@ -78,17 +78,21 @@ pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
     let x = x.redistribute(Some(layer.kind.reads()), layer.weight.name())?;
     let input = LinearInput::of(&x)?;
     let mut saved = Saved::new(&x, &input, &[layer]);
-    let sums = pass.context().degree(layer.kind.reads()) > 1;
-    let (out, sum) = if sums || input.runs(layer.kind).is_some() {
-        let block = gather::gather(&pass, &layer.weight, Subject::Linear)?;
-        let sum = multiply(&pass, (layer, block), &input, &mut saved)?;
-        (ops::unary(UnaryOp::Gelu, &sum)?, sum)
-    } else {
-        let block = gather::gather(&pass, &layer.weight, Subject::Linear)?;
-        let bias = layer.bias.as_ref().map(|bias| bias.value()).transpose()?;
-        let parts = ops::matmul_gelu(&input.whole, &block, layer.storage.forward(), bias.as_ref())?;
-        saved.keep(layer, block);
-        parts
+    let is_sum = pass.context().degree(layer.kind.reads()) > 1 || input.runs(layer.kind).is_some();
+    let weight = Weight::of(&pass, layer, &input.whole)?;
+    let (out, sum) = match weight.as_block().filter(|_| !is_sum) {
+        Some(block) => {
+            let bias = layer.bias.as_ref().map(|bias| bias.value()).transpose()?;
+            let transpose = layer.storage.forward();
+            let parts = ops::matmul_gelu(&input.whole, block, transpose, bias.as_ref())?;
+            saved.keep(layer, &weight);
+            drop(weight);
+            parts
+        }
+        None => {
+            let sum = multiply(&pass, (layer, weight), &input, &mut saved)?;
+            (ops::unary(UnaryOp::Gelu, &sum)?, sum)
+        }
     };
     let var = Var::record_one("linear_gelu", &[x.held_var()], out, true, move |d_out| {
         let d_sum = ops::unary_backward(UnaryOp::Gelu, &sum, d_out)?;
@@ -145,7 +149,7 @@ impl LinearInput {
 // The bias is added once, after the reduction; every rank of the contracted axis adds the same.
 fn multiply(
     pass: &Pass,
-    (layer, block): (&Linear, Tensor),
+    (layer, weight): (&Linear, Weight),
     input: &LinearInput,
     saved: &mut Saved,
 ) -> Result<Tensor> {
@@ -153,15 +157,15 @@ fn multiply(
     let transpose = layer.storage.forward();
     let bias = layer.bias.as_ref().map(|bias| bias.value()).transpose()?;
     let runs = input.runs(layer.kind);
-    let out = match (&bias, context.degree(axis)) {
-        (Some(bias), 1) if runs.is_none() => ops::matmul_bias(x, &block, transpose, bias)?,
-        (None, 1) if runs.is_none() => ops::matmul(x, &block, transpose)?,
+    let is_sum = context.degree(axis) > 1 || runs.is_some();
+    let out = match (&bias, weight.as_block()) {
+        (Some(bias), Some(block)) if !is_sum => ops::matmul_bias(x, block, transpose, bias)?,
         _ => {
             let compute = context.device().compute();
             let mut sum = ProductSum::new(context, axis, compute, runs)?;
             sum.add(&Product {
                 a: x,
-                b: &block,
+                b: &weight,
                 transpose,
                 len: layer.in_features(),
             })?;
@@ -171,7 +175,7 @@ fn multiply(
             out
         }
     };
-    saved.keep(layer, block);
+    saved.keep(layer, &weight);
     Ok(out)
 }
 

@@ -4,12 +4,9 @@ use super::{
     Sizes,
     case::{Case, Operands},
 };
-use hal::{
-    quantised::{Quantised, QuantisedPart},
-    random::Key,
-};
+use hal::random::Key;
 use tensor::{
-    DType, Tensor,
+    DType,
     ops::{self, Region, UnaryOp},
 };
 
@@ -28,7 +25,6 @@ pub(super) fn cases(sizes: Sizes, dtype: DType) -> Vec<Case> {
     if dtype != dtype.accumulator() {
         cases.push(cast(sizes));
     }
-    cases.extend(Quantised::ALL.map(|format| dequantise(sizes, format)));
     cases
 }
 
@@ -175,38 +171,6 @@ fn cast(sizes: Sizes) -> Case {
         |operands| {
             let x = &operands.read[0];
             Ok(vec![ops::cast(x, x.dtype().accumulator())?])
-        },
-    )
-}
-
-// A matrix of an MLP: codes and scales read, weights written.
-fn dequantise(sizes: Sizes, format: Quantised) -> Case {
-    let [_, columns] = sizes.mlp();
-    let part = QuantisedPart {
-        format,
-        rows: sizes.hidden,
-        columns,
-        first_column: 0,
-    };
-    Case::new(
-        &format!("dequantise {format}"),
-        FAMILY,
-        move |maker| {
-            let wave = (0..part.rows * columns).map(|element| (element as f64).sin());
-            let numbers: Vec<f64> = wave.collect();
-            let stored = part.store(1, &numbers, &part.scales(&numbers));
-            Ok(Operands {
-                written: vec![Tensor::zeros(
-                    maker.device,
-                    maker.dtype,
-                    &[part.rows, columns],
-                )?],
-                ..Operands::read([Tensor::from_slice(maker.device, &[stored.len()], &stored)?])
-            })
-        },
-        move |operands| {
-            ops::quantised::dequantise(&operands.read[0], part, &operands.written[0])?;
-            Ok(Vec::new())
         },
     )
 }

@@ -5,6 +5,7 @@ mod case;
 mod elementwise;
 mod launches;
 mod optimiser;
+mod quantised;
 mod rows;
 
 use super::timing;
@@ -166,6 +167,7 @@ impl Sizes {
 
     fn cases(self, dtype: DType) -> Vec<Case> {
         let mut cases = elementwise::cases(self, dtype);
+        cases.extend(quantised::cases(self));
         cases.extend(rows::cases(self));
         cases.extend(optimiser::cases(self));
         cases.extend(attention::cases(self));

@@ -158,6 +158,14 @@ fn each_operand_moves_once_and_an_updated_one_twice() {
             "dequantise nf4",
             coded / 2 + 4 * hidden * mlp / 64 + 2 * coded,
         ),
+        (
+            "quantised_matmul int8",
+            coded + 4 * hidden * mlp / 64 + 2 * hidden + 2 * mlp,
+        ),
+        (
+            "quantised_matmul nf4",
+            coded / 2 + 4 * hidden * mlp / 64 + 2 * hidden + 2 * mlp,
+        ),
         ("layer_norm", 2 * stream + moments + 2 * row),
         (
             "layer_norm backward",
@@ -202,5 +210,5 @@ fn each_operand_moves_once_and_an_updated_one_twice() {
     ] {
         assert_eq!(bytes(name), expected, "{name}");
     }
-    assert_eq!(cases.len(), 26);
+    assert_eq!(cases.len(), 28);
 }

@@ -1,0 +1,125 @@
+//! The rows of a right factor as vectors of accumulators: elements in memory, or what codes stand for.
+
+use super::{kernel::fetch, strided::Strided};
+use crate::{codes::Decoder, element::Element, lanes::Lanes};
+use pulp::Simd;
+
+/// Rows of as many columns as whoever made it guarantees.
+pub(super) trait Source<R: Lanes>: Copy {
+    /// A row.
+    type Row: Copy;
+
+    /// The row of a term.
+    fn row(self, term: usize) -> Self::Row;
+
+    /// Asks for a vector of the row that many terms behind this one; it need not exist.
+    fn fetch(self, row: Self::Row, terms: usize, column: usize);
+
+    /// A vector of accumulators.
+    ///
+    /// # Safety
+    /// The row has these columns, of which the first is a multiple of the vector's lanes.
+    unsafe fn vector<S: Simd>(self, simd: S, row: Self::Row, column: usize) -> R::Vector<S>;
+
+    /// One of them.
+    ///
+    /// # Safety
+    /// The row has this column.
+    unsafe fn one(self, row: Self::Row, column: usize) -> R;
+}
+
+/// Elements in memory.
+#[derive(Debug)]
+pub(super) struct Elements<B> {
+    first: *const B,
+    step: usize,
+}
+
+impl<B> Clone for Elements<B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for Elements<B> {}
+
+impl<B> Elements<B> {
+    /// Rows that begin `step` elements apart.
+    pub(super) fn new(first: *const B, step: usize) -> Elements<B> {
+        Elements { first, step }
+    }
+
+    /// Those of a matrix with contiguous rows.
+    pub(super) fn of(matrix: Strided<B>) -> Elements<B> {
+        Elements::new(matrix.data, matrix.row)
+    }
+}
+
+impl<B: Element<Acc = R>, R: Lanes> Source<R> for Elements<B> {
+    type Row = *const B;
+
+    #[inline(always)]
+    fn row(self, term: usize) -> *const B {
+        self.first.wrapping_add(term * self.step)
+    }
+
+    #[inline(always)]
+    fn fetch(self, row: *const B, terms: usize, column: usize) {
+        fetch(row.wrapping_add(terms * self.step + column));
+    }
+
+    #[inline(always)]
+    unsafe fn vector<S: Simd>(self, simd: S, row: *const B, column: usize) -> R::Vector<S> {
+        let from = row.wrapping_add(column);
+        if size_of::<B>() == size_of::<R>() {
+            // SAFETY: an element of the accumulator's size is one; the caller guarantees them.
+            return unsafe { from.cast::<R::Vector<S>>().read_unaligned() };
+        }
+        let mut vector = R::splat(simd, R::ZERO);
+        let lanes: &mut [R] = bytemuck::cast_slice_mut(std::slice::from_mut(&mut vector));
+        for lane in 0..lanes.len() {
+            // SAFETY: as above.
+            lanes[lane] = unsafe { *from.add(lane) }.acc();
+        }
+        vector
+    }
+
+    #[inline(always)]
+    unsafe fn one(self, row: *const B, column: usize) -> R {
+        // SAFETY: the caller guarantees it.
+        unsafe { *row.add(column) }.acc()
+    }
+}
+
+/// Numbers of f32 that are computed from codes each time. Whoever makes it guarantees that accumulators are f32.
+impl<R: Lanes, D: Decoder> Source<R> for D {
+    type Row = D::Row;
+
+    #[inline(always)]
+    fn row(self, term: usize) -> D::Row {
+        Decoder::row(self, term)
+    }
+
+    #[inline(always)]
+    fn fetch(self, row: D::Row, terms: usize, column: usize) {
+        Decoder::fetch(self, row, terms, column);
+    }
+
+    #[inline(always)]
+    unsafe fn vector<S: Simd>(self, simd: S, row: D::Row, column: usize) -> R::Vector<S> {
+        let mut vector = R::splat(simd, R::ZERO);
+        let lanes = size_of::<R::Vector<S>>() / size_of::<f32>();
+        // SAFETY: the vector is of as many accumulators, which are f32; vectors of 16 or 8 lanes are those of processors with AVX-512
+        // or AVX2, as `simd` proves; the caller guarantees the columns.
+        unsafe { self.write(row, column, lanes, (&raw mut vector).cast()) };
+        vector
+    }
+
+    #[inline(always)]
+    unsafe fn one(self, row: D::Row, column: usize) -> R {
+        let mut one = R::ZERO;
+        // SAFETY: likewise.
+        unsafe { self.write(row, column, 1, (&raw mut one).cast()) };
+        one
+    }
+}
