@@ -6,10 +6,17 @@ use super::{
     format::{BLOCK, Format, load, store},
     kernel::Leaves,
     multiplier::{Multiplier, TileSize},
+    row_leaves::RowLeaves,
+    source::{Elements, Source},
+    strided::Strided,
     transpose::transpose,
 };
+use crate::codes::Decoder;
 use half::bf16;
+use pairs::{PairRows, PairsOfCodes, PairsOfRow};
 use std::arch::x86_64::*;
+
+mod pairs;
 
 /// Pairs of bf16 that are neighbours along k.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +40,8 @@ impl Format for Pairs {
     type Sum = f32;
     const TERMS: usize = 2;
     const STORED: bool = false;
+    const FEW_ROWS: usize = 4;
+    const DECODES: bool = true;
 
     fn arch(self) -> pulp::Arch {
         self.arch
@@ -97,6 +106,24 @@ impl Format for Pairs {
         // SAFETY: `self` exists only where the processor has the instructions; the caller guarantees the leaves.
         unsafe { compute(leaves) }
     }
+
+    unsafe fn add_rows(self, leaves: RowLeaves<bf16, f32>, b: Strided<bf16>) {
+        let terms = leaves.terms;
+        let rows = |elements| PairRows { elements, terms };
+        // SAFETY: as above.
+        unsafe { add(&leaves, rows(Elements::of(b))) }
+    }
+
+    unsafe fn add_words(self, leaves: RowLeaves<bf16, f32>, b: *const u32, step: usize) {
+        // SAFETY: as above.
+        unsafe { add(&leaves, Elements::new(b, step)) }
+    }
+
+    unsafe fn add_codes<D: Decoder>(self, leaves: RowLeaves<bf16, f32>, b: D) {
+        let terms = leaves.terms;
+        // SAFETY: as above.
+        unsafe { add(&leaves, PairsOfCodes { codes: b, terms }) }
+    }
 }
 
 #[inline(always)]
@@ -112,7 +139,19 @@ unsafe fn compute(leaves: &Leaves<u32, f32>) {
     unsafe { leaves.run(Dot(())) }
 }
 
-/// The multiplier of pairs of bf16; only [`compute`] makes it.
+/// # Safety
+/// As [`RowLeaves::add`], on a processor with the features named here.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512bf16,avx2,fma")]
+unsafe fn add<B: Source<Dot>>(leaves: &RowLeaves<bf16, f32>, b: B) {
+    let left = PairsOfRow {
+        a: leaves.a,
+        terms: leaves.terms,
+    };
+    // SAFETY: the caller guarantees the leaves; this function is compiled for the multiplier's instructions.
+    unsafe { leaves.add(Dot(()), left, b) }
+}
+
+/// The multiplier of pairs of bf16; only [`compute`] and [`add`] make it.
 #[derive(Clone, Copy, Debug)]
 struct Dot(());
 
@@ -133,6 +172,12 @@ impl Multiplier for Dot {
     fn splat(self, word: u32) -> __m512bh {
         // SAFETY: as above; 32 bf16 have the size of 16 words, and any bits are bf16.
         unsafe { std::mem::transmute(_mm512_set1_epi32(word.cast_signed())) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, words: *const u32) -> __m512bh {
+        // SAFETY: as above, and the caller guarantees 16 words.
+        unsafe { std::mem::transmute(_mm512_loadu_si512(words.cast())) }
     }
 
     #[inline(always)]

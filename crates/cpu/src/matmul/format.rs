@@ -5,10 +5,14 @@ use super::{
     kernel::Leaves,
     multiplier::TileSize,
     portable::{ComputeLeaves, SizeOfTile},
+    row_leaves::RowLeaves,
     scratch::with_scratch,
+    source::Elements,
+    strided::Strided,
     transpose::transpose,
 };
 use crate::{
+    codes::Decoder,
     element::{Element, Real},
     lanes::Lanes,
 };
@@ -27,6 +31,12 @@ pub(super) trait Format: Copy + Send + Sync {
     const TERMS: usize;
     /// Whether a word is an element as it is stored.
     const STORED: bool;
+
+    /// The most rows of a product that reads the right factor as it is stored: with more, packing it takes less time than reading
+    /// sums again for every few words.
+    const FEW_ROWS: usize;
+    /// Whether vectors of codes can become words where they are multiplied.
+    const DECODES: bool;
 
     /// The instructions to use.
     fn arch(self) -> pulp::Arch;
@@ -60,6 +70,29 @@ pub(super) trait Format: Copy + Send + Sync {
     /// # Safety
     /// As [`Leaves::run`], but for the instructions.
     unsafe fn compute(self, leaves: &Leaves<Self::Word, Self::Sum>);
+
+    /// Adds leaves of few rows, with contiguous rows of the right factor.
+    ///
+    /// # Safety
+    /// The leaves and the right factor hold what [`RowLeaves`] asks for.
+    unsafe fn add_rows(self, leaves: RowLeaves<Self::Source, Self::Sum>, b: Strided<Self::Source>);
+
+    /// Likewise with words of the right factor whose rows begin `step` words apart.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn add_words(
+        self,
+        leaves: RowLeaves<Self::Source, Self::Sum>,
+        b: *const Self::Word,
+        step: usize,
+    );
+
+    /// Likewise with codes, in a format that [`DECODES`](Self::DECODES) them.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn add_codes<D: Decoder>(self, leaves: RowLeaves<Self::Source, Self::Sum>, b: D);
 }
 
 /// Elements that are packed at once.
@@ -118,6 +151,9 @@ impl<T: Element<Acc: Lanes>> Format for Widened<T> {
     const TERMS: usize = 1;
     // f32 and f64 are their own accumulators; the 16-bit types are shorter than theirs.
     const STORED: bool = size_of::<T>() == size_of::<T::Acc>();
+    const FEW_ROWS: usize = 16;
+    // f32 alone: other numbers are rounded once more.
+    const DECODES: bool = size_of::<T>() == size_of::<f32>();
 
     fn arch(self) -> pulp::Arch {
         self.arch
@@ -181,6 +217,18 @@ impl<T: Element<Acc: Lanes>> Format for Widened<T> {
     unsafe fn compute(self, leaves: &Leaves<T::Acc, T::Acc>) {
         // SAFETY: the caller guarantees the leaves.
         self.arch.dispatch(unsafe { ComputeLeaves::new(leaves) });
+    }
+
+    unsafe fn add_rows(self, leaves: RowLeaves<T, T::Acc>, b: Strided<T>) {
+        self.arch.dispatch(leaves.on(Elements::of(b)));
+    }
+
+    unsafe fn add_words(self, leaves: RowLeaves<T, T::Acc>, b: *const T::Acc, step: usize) {
+        self.arch.dispatch(leaves.on(Elements::new(b, step)));
+    }
+
+    unsafe fn add_codes<D: Decoder>(self, leaves: RowLeaves<T, T::Acc>, b: D) {
+        self.arch.dispatch(leaves.on(b));
     }
 }
 

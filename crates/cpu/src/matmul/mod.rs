@@ -5,7 +5,7 @@
 //! [`format`](mod@format) lists the forms of factors that they read, [`pack`] brings a block of a factor into such a form,
 //! and [`transpose`] is the SIMD transpose. [`product`](mod@product) gives threads their parts, which [`cuts`] makes;
 //! [`block`] walks over the leaves and tiles of a block, and [`finish`] turns sums into elements of the result; [`rows`]
-//! computes products with few rows. Their [`source`] is memory or codes; [`right`] computes blocks of a factor that is stored as codes. [`convert`] converts rows between element types, and [`scratch`] holds each thread's
+//! computes products with few rows, by [`row_leaves`]. Their [`source`] is memory or codes; [`right`] computes blocks of a factor that is stored as codes. [`convert`] converts rows between element types, and [`scratch`] holds each thread's
 //! spare memory.
 
 mod block;
@@ -21,6 +21,7 @@ mod pack;
 mod portable;
 mod product;
 mod right;
+mod row_leaves;
 mod rows;
 pub(crate) mod scratch;
 mod source;

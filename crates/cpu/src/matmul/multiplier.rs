@@ -60,6 +60,11 @@ pub(super) trait Multiplier: Copy {
     fn zero(self) -> Self::Sums;
     /// A vector of one word.
     fn splat(self, word: Self::Word) -> Self::Factors;
+    /// A vector of words in memory.
+    ///
+    /// # Safety
+    /// They are there.
+    unsafe fn load(self, words: *const Self::Word) -> Self::Factors;
     /// `left * right + sums`, lane by lane.
     fn fused(self, left: Self::Factors, right: Self::Factors, sums: Self::Sums) -> Self::Sums;
     /// `left + right`, lane by lane.

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 
 /// Vectors of pulp.
 #[derive(Debug)]
-struct Portable<R, S> {
+pub(super) struct Portable<R, S> {
     simd: S,
     real: PhantomData<R>,
 }
@@ -23,6 +23,23 @@ impl<R, S: Copy> Clone for Portable<R, S> {
 }
 
 impl<R, S: Copy> Copy for Portable<R, S> {}
+
+impl<R, S: Copy> Portable<R, S> {
+    /// Those of a processor.
+    #[inline(always)]
+    pub(super) fn on(simd: S) -> Self {
+        Portable {
+            simd,
+            real: PhantomData,
+        }
+    }
+
+    /// Its instructions.
+    #[inline(always)]
+    pub(super) fn simd(self) -> S {
+        self.simd
+    }
+}
 
 impl<R: Lanes, S: Simd> Multiplier for Portable<R, S> {
     type Word = R;
@@ -43,6 +60,12 @@ impl<R: Lanes, S: Simd> Multiplier for Portable<R, S> {
     #[inline(always)]
     fn splat(self, word: R) -> Self::Factors {
         R::splat(self.simd, word)
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, words: *const R) -> Self::Factors {
+        // SAFETY: the caller guarantees a vector of them.
+        unsafe { words.cast::<Self::Factors>().read_unaligned() }
     }
 
     #[inline(always)]
@@ -73,12 +96,8 @@ impl<R: Lanes> WithSimd for ComputeLeaves<'_, R> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let multiplier = Portable {
-            simd,
-            real: PhantomData,
-        };
         // SAFETY: the caller of `new` guarantees the memory; `simd` proves the instructions.
-        unsafe { self.0.run(multiplier) }
+        unsafe { self.0.run(Portable::on(simd)) }
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     format::Format,
     multiplier::TileSize,
     right::Right,
-    rows::{FEW_ROWS, FewRows},
+    rows::FewRows,
     strided::Strided,
 };
 use crate::{element::Element, pool::Pool};
@@ -111,7 +111,8 @@ impl<F: Format, C: Element<Acc = F::Sum>> Product<F, C> {
     /// # Safety
     /// As [`run`](Self::run); nobody else uses this part.
     unsafe fn part(&self, tile: TileSize, rows: Range<usize>, columns: Range<usize>) {
-        if FewRows::<F, C>::serves() && self.sizes[0] <= FEW_ROWS {
+        let [m, _, k] = self.sizes;
+        if FewRows::<F, C>::serves(m, k, self.leaf) {
             // SAFETY: the caller guarantees the matrices; the format is one of those.
             return unsafe { self.few(&rows).columns(columns) };
         }

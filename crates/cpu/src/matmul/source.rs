@@ -1,31 +1,82 @@
 //! The rows of a right factor as vectors of accumulators: elements in memory, or what codes stand for.
 
-use super::{kernel::fetch, strided::Strided};
+use super::{kernel::fetch, multiplier::Multiplier, portable::Portable, strided::Strided};
 use crate::{codes::Decoder, element::Element, lanes::Lanes};
 use pulp::Simd;
 
 /// Rows of as many columns as whoever made it guarantees.
-pub(super) trait Source<R: Lanes>: Copy {
-    /// A row.
+pub(super) trait Source<M: Multiplier>: Copy {
+    /// A row of words.
     type Row: Copy;
 
-    /// The row of a term.
-    fn row(self, term: usize) -> Self::Row;
+    /// The row of a word's terms.
+    fn row(self, word: usize) -> Self::Row;
 
-    /// Asks for a vector of the row that many terms behind this one; it need not exist.
-    fn fetch(self, row: Self::Row, terms: usize, column: usize);
+    /// Asks for a vector of the row that many words behind this one; it need not exist.
+    fn fetch(self, row: Self::Row, words: usize, column: usize);
 
-    /// A vector of accumulators.
+    /// A vector.
     ///
     /// # Safety
-    /// The row has these columns, of which the first is a multiple of the vector's lanes.
-    unsafe fn vector<S: Simd>(self, simd: S, row: Self::Row, column: usize) -> R::Vector<S>;
+    /// The row has these columns, of which the first is a multiple of the vector's lanes; the processor has the multiplier's
+    /// instructions.
+    unsafe fn vector(self, multiplier: M, row: Self::Row, column: usize) -> M::Factors;
 
-    /// One of them.
+    /// A word of it.
     ///
     /// # Safety
     /// The row has this column.
+    unsafe fn word(self, row: Self::Row, column: usize) -> M::Word;
+}
+
+/// The same with vectors of any processor.
+pub(super) trait Portably<R: Lanes>: Copy {
+    /// As [`Source::Row`].
+    type Row: Copy;
+
+    /// As [`Source::row`].
+    fn row(self, term: usize) -> Self::Row;
+
+    /// As [`Source::fetch`].
+    fn fetch(self, row: Self::Row, terms: usize, column: usize);
+
+    /// As [`Source::vector`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn vector<S: Simd>(self, simd: S, row: Self::Row, column: usize) -> R::Vector<S>;
+
+    /// As [`Source::word`].
+    ///
+    /// # Safety
+    /// As there.
     unsafe fn one(self, row: Self::Row, column: usize) -> R;
+}
+
+impl<R: Lanes, S: Simd, B: Portably<R>> Source<Portable<R, S>> for B {
+    type Row = B::Row;
+
+    #[inline(always)]
+    fn row(self, word: usize) -> B::Row {
+        Portably::row(self, word)
+    }
+
+    #[inline(always)]
+    fn fetch(self, row: B::Row, words: usize, column: usize) {
+        Portably::fetch(self, row, words, column);
+    }
+
+    #[inline(always)]
+    unsafe fn vector(self, multiplier: Portable<R, S>, row: B::Row, column: usize) -> R::Vector<S> {
+        // SAFETY: the caller guarantees the columns.
+        unsafe { Portably::vector(self, multiplier.simd(), row, column) }
+    }
+
+    #[inline(always)]
+    unsafe fn word(self, row: B::Row, column: usize) -> R {
+        // SAFETY: the caller guarantees the column.
+        unsafe { self.one(row, column) }
+    }
 }
 
 /// Elements in memory.
@@ -53,9 +104,21 @@ impl<B> Elements<B> {
     pub(super) fn of(matrix: Strided<B>) -> Elements<B> {
         Elements::new(matrix.data, matrix.row)
     }
+
+    /// The same column of the row that many rows behind.
+    #[inline(always)]
+    pub(super) fn behind(self, place: *const B, rows: usize) -> *const B {
+        place.wrapping_add(rows * self.step)
+    }
+
+    /// The element of a row and a column.
+    #[inline(always)]
+    pub(super) fn at(self, row: usize, column: usize) -> *const B {
+        self.first.wrapping_add(row * self.step + column)
+    }
 }
 
-impl<B: Element<Acc = R>, R: Lanes> Source<R> for Elements<B> {
+impl<B: Element<Acc = R>, R: Lanes> Portably<R> for Elements<B> {
     type Row = *const B;
 
     #[inline(always)]
@@ -92,7 +155,7 @@ impl<B: Element<Acc = R>, R: Lanes> Source<R> for Elements<B> {
 }
 
 /// Numbers of f32 that are computed from codes each time. Whoever makes it guarantees that accumulators are f32.
-impl<R: Lanes, D: Decoder> Source<R> for D {
+impl<R: Lanes, D: Decoder> Portably<R> for D {
     type Row = D::Row;
 
     #[inline(always)]
