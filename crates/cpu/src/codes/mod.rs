@@ -2,6 +2,8 @@
 
 mod decoder;
 mod shares;
+#[cfg(test)]
+mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

@@ -101,14 +101,23 @@ impl<A, R: Copy> RowLeaves<A, R> {
         L: Left<M::Word>,
         B: Source<M>,
     {
-        for row in (0..self.rows).step_by(ROWS) {
+        let mut row = 0;
+        while row < self.rows {
             // SAFETY: the caller guarantees these rows.
             unsafe {
                 match self.rows - row {
-                    1 => self.leaves::<M, L, B, 1>(multiplier, left, b, row),
-                    2 => self.leaves::<M, L, B, 2>(multiplier, left, b, row),
-                    3 => self.leaves::<M, L, B, 3>(multiplier, left, b, row),
-                    _ => self.leaves::<M, L, B, ROWS>(multiplier, left, b, row),
+                    1 => {
+                        self.leaves::<M, L, B, 1>(multiplier, left, b, row);
+                        row += 1;
+                    }
+                    2..ROWS => {
+                        self.leaves::<M, L, B, 2>(multiplier, left, b, row);
+                        row += 2;
+                    }
+                    _ => {
+                        self.leaves::<M, L, B, ROWS>(multiplier, left, b, row);
+                        row += ROWS;
+                    }
                 }
             }
         }
@@ -154,7 +163,8 @@ impl<A, R: Copy> RowLeaves<A, R> {
             }
             let mut first = true;
             while start < end {
-                let words = WORDS.min(1 << (end - start).ilog2());
+                // Each number is a loop of its own, which takes time to compile.
+                let words = if end - start < WORDS { 1 } else { WORDS };
                 let link = match start + words == end {
                     false => Link {
                         first,
@@ -172,8 +182,6 @@ impl<A, R: Copy> RowLeaves<A, R> {
                 unsafe {
                     match words {
                         1 => self.words::<M, L, B, 1, N>(multiplier, left, b, place, link),
-                        2 => self.words::<M, L, B, 2, N>(multiplier, left, b, place, link),
-                        4 => self.words::<M, L, B, 4, N>(multiplier, left, b, place, link),
                         _ => self.words::<M, L, B, WORDS, N>(multiplier, left, b, place, link),
                     }
                 }
