@@ -10,6 +10,21 @@ constexpr u64 QUANTISED_BLOCK = 64;
 // Shares of 4-bit codes.
 constexpr u32 NORMAL_SHARES = 16;
 
+// The share of an integer of 8 bits. The lowest stands for the same as its neighbour.
+FASCICLE_DEVICE float share_of_integer(u8 code, float step) {
+    int integer = code < 128 ? int(code) : int(code) - 256;
+    return float(integer < -127 ? -127 : integer) * step;
+}
+
+// One of the 4-bit codes in bytes that begin with a code.
+FASCICLE_DEVICE u32 code_in_pairs(const u8* pairs, int i) { return pairs[i / 2] >> (i % 2 * 4) & 15; }
+
+// Copies the shares of 4-bit codes to where they are in different banks. All threads take part.
+FASCICLE_DEVICE void share_shares(const float (&shares)[NORMAL_SHARES], float* shared) {
+    if (thread_x() < NORMAL_SHARES) shared[thread_x()] = shares[thread_x()];
+    barrier();
+}
+
 struct DequantiseParams {
     const void* scales;  // f32, row by row
     const void* codes;
@@ -49,24 +64,18 @@ FASCICLE_DEVICE void dequantise_int8(const DequantiseParams& p) {
     constexpr int N = SIXTEEN_BYTES<T>;
     each_pack<N>(p.len, [&](u64 start, u64 left) {
         auto codes = load<N>(static_cast<const u8*>(p.codes) + start, left);
-        // The lowest integer stands for the same as its neighbour.
-        scaled<N, T>(p, start, left, [&](int i) {
-            int code = codes.at[i] < 128 ? int(codes.at[i]) : int(codes.at[i]) - 256;
-            return float(code < -127 ? -127 : code) * p.step;
-        });
+        scaled<N, T>(p, start, left, [&](int i) { return share_of_integer(codes.at[i], p.step); });
     });
 }
 
 template <class T>
 FASCICLE_DEVICE void dequantise_nf4(const DequantiseParams& p) {
     constexpr int N = SIXTEEN_BYTES<T>;
-    // All shares are in different banks.
     float* shares = reinterpret_cast<float*>(shared_memory());
-    if (thread_x() < NORMAL_SHARES) shares[thread_x()] = p.shares[thread_x()];
-    barrier();
+    share_shares(p.shares, shares);
     each_pack<N>(p.len, [&](u64 start, u64 left) {
         auto codes = load<N / 2>(static_cast<const u8*>(p.codes) + start / 2, (left + 1) / 2);
-        scaled<N, T>(p, start, left, [&](int i) { return shares[codes.at[i / 2] >> (i % 2 * 4) & 15]; });
+        scaled<N, T>(p, start, left, [&](int i) { return shares[code_in_pairs(codes.at, i)]; });
     });
 }
 

@@ -40,22 +40,14 @@ struct Integers {
         }
         return pack;
     }
-    // The lowest integer stands for the same as its neighbour.
-    FASCICLE_DEVICE float share(const Pack<u8, 4>& codes, int i) const {
-        int code = codes.at[i] < 128 ? int(codes.at[i]) : int(codes.at[i]) - 256;
-        return float(code < -127 ? -127 : code) * step;
-    }
+    FASCICLE_DEVICE float share(const Pack<u8, 4>& codes, int i) const { return share_of_integer(codes.at[i], step); }
 };
 
 // Eight 4-bit codes.
 struct Normals {
     static constexpr int CODES = 8;
     const float* shares;
-    // All shares are in different banks.
-    FASCICLE_DEVICE Normals(const QuantisedMatmulParams& p, float* own) : shares(own) {
-        if (thread_x() < NORMAL_SHARES) own[thread_x()] = p.shares[thread_x()];
-        barrier();
-    }
+    FASCICLE_DEVICE Normals(const QuantisedMatmulParams& p, float* own) : shares(own) { share_shares(p.shares, own); }
 
     static FASCICLE_DEVICE Pack<u8, 4> read(const u8* codes, u64 element, u64 count) {
         // In rows of odd length the codes of a byte may belong to two packs.
@@ -67,9 +59,7 @@ struct Normals {
         }
         return pack;
     }
-    FASCICLE_DEVICE float share(const Pack<u8, 4>& codes, int i) const {
-        return shares[codes.at[i / 2] >> (i % 2 * 4) & 15];
-    }
+    FASCICLE_DEVICE float share(const Pack<u8, 4>& codes, int i) const { return shares[code_in_pairs(codes.at, i)]; }
 };
 
 // M rows of the product, which blocks in y have in turn. Threads that read the same columns have terms in turn; R of a thread's terms are on their way at once.

@@ -75,12 +75,11 @@ impl Codes {
         if part.format != F::FORMAT || !place.is_multiple_of(MOST_LANES) || !has_bytes {
             return None;
         }
-        let of_row = part.blocks_of_row();
         Some(Rows {
             codes: self.codes.address(column * bits / 8),
-            scales: self.scales.address(place / quantised::BLOCK - of_row.start),
+            scales: self.scales.address(self.scale_of(0, column)),
             columns: part.columns,
-            blocks: of_row.len(),
+            blocks: part.blocks_of_row().len(),
             place: place % quantised::BLOCK,
             format: PhantomData,
         })

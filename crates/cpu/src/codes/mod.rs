@@ -3,7 +3,7 @@
 mod decoder;
 mod shares;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -88,11 +88,17 @@ impl Codes {
     /// Asks for the codes of a row from a column on, and their scales, which are read soon if there is such a row.
     #[inline(always)]
     pub(crate) fn fetch(self, row: usize, column: usize) {
-        let (bits, of_row) = (self.part.format.bits(), self.part.blocks_of_row());
         let element = row * self.part.columns + column;
-        fetch(self.codes.address(element * bits / 8));
-        let block = (self.part.first_column + column) / quantised::BLOCK - of_row.start;
-        fetch(self.scales.address(row * of_row.len() + block));
+        fetch(self.codes.address(element * self.part.format.bits() / 8));
+        fetch(self.scales.address(self.scale_of(row, column)));
+    }
+
+    // The index of the scale of a column in a row, which need not exist.
+    #[inline(always)]
+    fn scale_of(self, row: usize, column: usize) -> usize {
+        let of_row = self.part.blocks_of_row();
+        let block = (self.part.first_column + column) / quantised::BLOCK;
+        row * of_row.len() + block - of_row.start
     }
 
     /// Writes shares times scales, of runs of elements of one block; `shares(start, len)` has those of a run.
@@ -102,17 +108,15 @@ impl Codes {
         (row, columns, out, at): (usize, Range<usize>, Shared<T>, usize),
         shares: impl Fn(usize, usize) -> [f32; BLOCK],
     ) {
-        let (part, width) = (self.part, self.part.columns);
-        let (of_row, first) = (part.blocks_of_row(), part.first_column);
+        let (width, first) = (self.part.columns, self.part.first_column);
         let mut begin = columns.start;
         while begin < columns.end {
-            let block = (first + begin) / quantised::BLOCK;
-            let scale = self.scales.get(row * of_row.len() + block - of_row.start);
-            let end = ((block + 1) * quantised::BLOCK - first).min(columns.end);
+            let scale = self.scales.get(self.scale_of(row, begin));
+            let left = quantised::BLOCK - (first + begin) % quantised::BLOCK;
+            let end = (begin + left).min(columns.end);
             let to = at + begin - columns.start;
             let element = row * width + begin;
-            let whole = end - begin == quantised::BLOCK;
-            if whole {
+            if end - begin == quantised::BLOCK {
                 // Most blocks are complete; without a loop they take half the time.
                 const { assert!(quantised::BLOCK == 2 * BLOCK) };
                 scaled(&shares, (element, BLOCK), scale, out, to);

@@ -24,16 +24,19 @@ fn stored(part: &QuantisedPart) -> Vec<u128> {
     aligned
 }
 
-fn numbers(part: &QuantisedPart) -> Vec<f32> {
-    let shares = part.format.shares();
+/// What stored weights stand for, one after another.
+pub(crate) fn numbers(part: &QuantisedPart, stored: &[u8]) -> Vec<f32> {
+    let (shares, codes) = (part.format.shares(), &stored[part.first_code()..]);
     let number = |element: usize| {
         let code = match part.format {
-            Quantised::Int8 => element,
-            Quantised::Nf4 => (element / 2) >> (element % 2 * 4) & 15,
+            Quantised::Int8 => codes[element],
+            Quantised::Nf4 => codes[element / 2] >> (element % 2 * 4) & 15,
         };
-        shares[code] * (0.5 + (element / quantised::BLOCK) as f32)
+        let at = part.scale_of(element) * 4;
+        let scale = f32::from_ne_bytes(stored[at..at + 4].try_into().unwrap());
+        shares[usize::from(code)] * scale
     };
-    (0..part.columns).map(number).collect()
+    (0..part.rows * part.columns).map(number).collect()
 }
 
 fn codes(part: QuantisedPart, stored: &mut [u128]) -> Codes {
@@ -80,7 +83,8 @@ fn vectors_are<F: decoder::Format>(codes: Codes, expected: &[f32]) {
 fn every_code_stands_for_its_share_of_the_scale() {
     for format in Quantised::ALL {
         let part = part(format);
-        let (mut stored, expected) = (stored(&part), numbers(&part));
+        let mut stored = stored(&part);
+        let expected = numbers(&part, bytemuck::cast_slice(&stored));
         let codes = codes(part, &mut stored);
         match format {
             Quantised::Int8 => vectors_are::<Int8>(codes, &expected),

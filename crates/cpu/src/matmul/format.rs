@@ -229,7 +229,7 @@ impl<T: Element<Acc: Lanes>> Format for Widened<T> {
 
     unsafe fn add_codes<D: Decoder>(self, leaves: RowLeaves<T, T::Acc>, b: D) {
         // Nothing is compiled for other types.
-        if const { size_of::<T>() == size_of::<f32>() } {
+        if const { Self::DECODES } {
             self.arch.dispatch(leaves.on(b));
         }
     }

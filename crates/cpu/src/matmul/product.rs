@@ -113,7 +113,7 @@ impl<F: Format, C: Element<Acc = F::Sum>> Product<F, C> {
     unsafe fn part(&self, tile: TileSize, rows: Range<usize>, columns: Range<usize>) {
         let [m, _, k] = self.sizes;
         if FewRows::<F, C>::serves(m, k, self.leaf) {
-            // SAFETY: the caller guarantees the matrices; the format is one of those.
+            // SAFETY: the caller guarantees the matrices; the product is one of those.
             return unsafe { self.few(&rows).columns(columns) };
         }
         let leaves = self.block_leaves();

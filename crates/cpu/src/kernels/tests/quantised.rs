@@ -1,4 +1,5 @@
 use super::*;
+use crate::codes;
 use hal::{
     kernel::Dequantise,
     quantised::{Quantised, QuantisedPart},
@@ -25,20 +26,10 @@ fn weights_are_shares_of_their_scales() {
             };
             let numbers = random(DType::F64, rows * columns, 3);
             let stored = part.store(1, &numbers, &part.scales(&numbers));
-            let (shares, codes) = (format.shares(), &stored[part.first_code()..]);
-            let expected = |dtype| {
-                let of_element = |element: usize| {
-                    let code = match format {
-                        Quantised::Int8 => codes[element],
-                        Quantised::Nf4 => codes[element / 2] >> (element % 2 * 4) & 15,
-                    };
-                    let at = part.scale_of(element) * 4;
-                    let scale = f32::from_ne_bytes(stored[at..at + 4].try_into().unwrap());
-                    f64::from(shares[usize::from(code)] * scale)
-                };
-                let all: Vec<f64> = (0..rows * columns).map(of_element).collect();
-                rounded(dtype, &all)
-            };
+            let weights: Vec<f64> = codes::tests::numbers(&part, &stored)
+                .into_iter()
+                .map(f64::from)
+                .collect();
             let bytes: Vec<f64> = stored.iter().map(|&byte| byte.into()).collect();
             for dtype in FLOATS {
                 let out = vec![9.0; rows * columns];
@@ -50,7 +41,7 @@ fn weights_are_shares_of_their_scales() {
                         part,
                     })
                 });
-                assert_eq!(found[1], expected(dtype), "{part:?} {dtype}");
+                assert_eq!(found[1], rounded(dtype, &weights), "{part:?} {dtype}");
             }
         }
     }

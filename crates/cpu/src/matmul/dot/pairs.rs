@@ -69,14 +69,8 @@ impl Source<Dot> for PairRows {
     unsafe fn vector(self, _: Dot, (first, second): Self::Row, column: usize) -> __m512bh {
         // SAFETY: only a function compiled for AVX-512 makes `Dot`; the caller guarantees 16 columns of both rows.
         unsafe {
-            let wide = |row: *const bf16| {
-                _mm512_cvtepu16_epi32(_mm256_loadu_si256(row.wrapping_add(column).cast()))
-            };
-            let pairs = match second {
-                Some(second) => _mm512_or_si512(wide(first), _mm512_slli_epi32::<16>(wide(second))),
-                None => wide(first),
-            };
-            std::mem::transmute(pairs)
+            let load = |row: *const bf16| _mm256_loadu_si256(row.wrapping_add(column).cast());
+            side_by_side(load(first), second.map(load))
         }
     }
 

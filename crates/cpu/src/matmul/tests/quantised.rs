@@ -1,6 +1,7 @@
 //! Products with codes have the bits of products with what they stand for.
 
 use super::*;
+use crate::codes;
 use hal::quantised::{MOST_ROWS, Quantised, QuantisedPart};
 
 // Columns within a block, of several, and of parts of them; terms of less than a leaf and of many.
@@ -21,18 +22,8 @@ fn agrees<T: Element, C: Element>(types: [DType; 2], part: QuantisedPart, rows: 
     let (k, n) = (part.rows, part.columns);
     let numbers: Vec<f64> = values::<f64>(k * n, 1);
     let stored = part.store(1, &numbers, &part.scales(&numbers));
-    let mut weights: Vec<T> = Vec::with_capacity(k * n);
-    let (shares, codes) = (part.format.shares(), &stored[part.first_code()..]);
-    for element in 0..k * n {
-        let code = match part.format {
-            Quantised::Int8 => codes[element],
-            Quantised::Nf4 => codes[element / 2] >> (element % 2 * 4) & 15,
-        };
-        let at = part.scale_of(element) * 4;
-        let scale = f32::from_ne_bytes(stored[at..at + 4].try_into().unwrap());
-        let weight = shares[usize::from(code)] * scale;
-        weights.push(T::nearest(f64::from(weight)));
-    }
+    let weights = codes::tests::numbers(&part, &stored).into_iter();
+    let mut weights: Vec<T> = weights.map(|one| T::nearest(one.into())).collect();
     // Aligned as the seam asks for.
     let mut aligned = vec![0u128; stored.len() / 16];
     bytemuck::cast_slice_mut(&mut aligned).copy_from_slice(&stored);

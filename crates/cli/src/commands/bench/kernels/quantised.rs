@@ -69,9 +69,7 @@ fn quantised_matmul(sizes: Sizes, format: Quantised) -> Case {
             })
         },
         move |operands| {
-            let [codes, row] = &operands.read[..] else {
-                unreachable!("two operands are read");
-            };
+            let (codes, row) = (&operands.read[0], &operands.read[1]);
             let leaf = hal::sums::leaf(part.rows);
             ops::quantised::quantised_matmul_into(row, (codes, part), &operands.written[0], leaf)?;
             Ok(Vec::new())
