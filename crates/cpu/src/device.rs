@@ -64,6 +64,7 @@ fn capabilities(pool: &Pool, memory: &Allocator, is_beside: bool) -> Capabilitie
         overlaps_streams: true,
         records_work: false,
         canonical_sums: true,
+        paged_sums: true,
         description,
     }
 }

@@ -3,6 +3,7 @@
 
 #include "activation.h"
 #include "attention_join.h"
+#include "attention_paged.h"
 #include "attention_plain.h"
 #include "attention_plain_backward.h"
 #include "attention_tiles.h"

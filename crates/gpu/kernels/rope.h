@@ -11,6 +11,7 @@ struct RopeParams {
     u64 rows;
     u64 sequence;
     u64 first_position;
+    const u32* places;  // of each row, in place of the two above; may be null
     u64 heads;
     u64 head_size;
     u64 turned;       // elements of a head that turn; the others are not written
@@ -55,9 +56,10 @@ FASCICLE_DEVICE void rope(const RopeParams& p) {
     u64 half = p.turned / 2;
     each_pack_of_rows<N>(p.rows, half, [&](u64 row, u64 e, u64 left) {
         Turn<A> turns[N];
+        double place = double(p.places ? u64(p.places[row]) : p.first_position + row % p.sequence);
         FASCICLE_UNROLL
         for (int i = 0; i < N; i++) {
-            turns[i] = turn_of<A>(double(p.first_position + row % p.sequence), turns_per_token(p, double(e + u64(i))));
+            turns[i] = turn_of<A>(place, turns_per_token(p, double(e + u64(i))));
         }
         for (u64 head = 0; head < p.heads; head++) {
             u64 at = (row * p.heads + head) * p.head_size + e;

@@ -109,6 +109,8 @@ fn capabilities(
         overlaps_streams: true,
         records_work: true,
         canonical_sums,
+        // Their blocks of keys are other ones than those of the kernels for many queries.
+        paged_sums: false,
         description,
     })
 }

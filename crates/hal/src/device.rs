@@ -73,6 +73,8 @@ pub struct Capabilities {
     /// Other devices add in an order of their own, which may depend on all sizes. A device may have both, and keep this one if
     /// it is opened with [`SumOrder::Canonical`](crate::SumOrder).
     pub canonical_sums: bool,
+    /// Whether [`PagedAttention`](crate::kernel::PagedAttention) has the bits of an attention to the same keys laid out in a row.
+    pub paged_sums: bool,
     /// A description of the device, for the start-up report.
     pub description: String,
 }

@@ -30,6 +30,7 @@ pub fn open() -> Arc<dyn Device> {
             overlaps_streams: false,
             records_work: false,
             canonical_sums: true,
+            paged_sums: true,
             description: "a device that computes nothing".into(),
         },
         next: AtomicU64::new(64),

@@ -52,6 +52,7 @@ pub fn open_recorded(options: Options) -> Result<(Arc<dyn Device>, Recorder)> {
         host_memory: false,
         overlaps_streams: true,
         canonical_sums: true,
+        paged_sums: true,
         description: options.description,
     };
     let shared = Arc::new(Shared::new(id, options.costs, options.live));

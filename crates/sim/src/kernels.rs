@@ -6,7 +6,10 @@ use crate::{
     stream::SimStream,
     work::{Category, Label},
 };
-use hal::{Blas, Gemm, Kernel, Kernels, Operand, Result, Stream, kernel::AttentionShape};
+use hal::{
+    Blas, Gemm, Kernel, Kernels, Operand, Result, Stream,
+    kernel::{AttentionShape, pages::PAGE_TOKENS},
+};
 use std::sync::Arc;
 
 /// The kernels and GEMMs of a device.
@@ -92,6 +95,12 @@ fn flop(kernel: &Kernel) -> f64 {
         Kernel::Custom(custom) => custom.cost().flop,
         Kernel::AttentionForward(attention) => 2.0 * product(&attention.shape),
         Kernel::AttentionBackward(attention) => 4.0 * product(&attention.shape),
+        // Of all keys that the table has room for.
+        Kernel::PagedAttention(paged) => {
+            let shape = &paged.shape;
+            let of_each = shape.of_sequence(PAGE_TOKENS * shape.table_pages, 0);
+            2.0 * shape.sequences as f64 * product(&of_each)
+        }
         Kernel::QuantisedMatmul(product) => {
             2.0 * (product.rows * product.part.rows * product.part.columns) as f64
         }

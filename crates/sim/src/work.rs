@@ -24,7 +24,9 @@ impl Category {
     /// The category of a kernel.
     pub const fn of(kernel: &Kernel) -> Category {
         match kernel {
-            Kernel::AttentionForward(_) | Kernel::AttentionBackward(_) => Category::Attention,
+            Kernel::AttentionForward(_)
+            | Kernel::AttentionBackward(_)
+            | Kernel::PagedAttention(_) => Category::Attention,
             Kernel::SumSquares(_)
             | Kernel::Largest(_)
             | Kernel::ExactSquares(_)

@@ -3,7 +3,8 @@
 //! Read in this order: [`place`] finds a head's rows in memory; [`pack`] lays them out for the matmuls;
 //! [`first_keys`] finds the first key that a query meets; [`blocks`] lists the pieces of the pairs to compute;
 //! [`lanes`](crate::lanes) has the vector operations that matmuls need; [`multiply`] multiplies blocks; [`softmax`] turns
-//! scores into weights, and [`dropout`] drops some of them; [`forward()`] and [`backward()`] are the two passes.
+//! scores into weights, and [`dropout`] drops some of them; [`forward()`] and [`backward()`] are the two passes, and [`paged()`]
+//! is that of generation.
 //!
 //! A task is one key and value head of one sequence, with all query heads that read it. Its keys and values are
 //! laid out once, and the gradients of several query heads add up in the order of the heads. Tasks write to
@@ -24,6 +25,7 @@ mod first_keys;
 mod forward;
 mod multiply;
 mod pack;
+mod paged;
 mod place;
 mod softmax;
 
@@ -31,7 +33,7 @@ mod softmax;
 mod tests;
 
 use crate::pool::Pool;
-use hal::kernel::{AttentionBackward, AttentionForward};
+use hal::kernel::{AttentionBackward, AttentionForward, PagedAttention};
 use hal::{DType, Error, Result};
 use half::{bf16, f16};
 
@@ -77,6 +79,27 @@ pub(crate) unsafe fn backward(args: &AttentionBackward, pool: &Pool) -> Result<(
             DType::Bf16 => backward::run::<bf16>(args, pool),
             DType::F16 => backward::run::<f16>(args, pool),
             dtype => return Err(refused("attention_backward", dtype)),
+        }
+    }
+    Ok(())
+}
+
+/// Computes [`PagedAttention`].
+///
+/// # Safety
+/// As [`forward()`].
+///
+/// # Errors
+/// As [`forward()`].
+pub(crate) unsafe fn paged(args: &PagedAttention, pool: &Pool) -> Result<()> {
+    // SAFETY: as in `forward`.
+    unsafe {
+        match args.q.dtype {
+            DType::F64 => paged::run::<f64>(args, pool),
+            DType::F32 => paged::run::<f32>(args, pool),
+            DType::Bf16 => paged::run::<bf16>(args, pool),
+            DType::F16 => paged::run::<f16>(args, pool),
+            dtype => return Err(refused("paged_attention", dtype)),
         }
     }
     Ok(())

@@ -28,6 +28,7 @@ mod muon;
 mod norm;
 mod norm_backward;
 mod optimiser;
+mod pages;
 mod peak;
 mod quantised;
 mod reduce;
@@ -107,6 +108,9 @@ pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
                 documents::documents(args, pool);
                 Ok(())
             }
+            Kernel::StorePages(args) => pages::store(args, pool),
+            Kernel::LoadPages(args) => pages::load(args, pool),
+            Kernel::PagedAttention(args) => attention::paged(args, pool),
             Kernel::Dequantise(args) => quantised::dequantise(args, pool),
             Kernel::QuantisedMatmul(args) => matmul::quantised(args, pool),
             Kernel::SelectRows(args) => layout::select_rows(args, pool),

@@ -18,14 +18,22 @@ pub(super) unsafe fn rope(args: &Rope, pool: &Pool) -> Result<()> {
     dispatch!("rope", args.x.dtype, T => {
         // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [x, out] = unsafe { Shared::<T>::all([args.x, args.out]) };
-        turn_rows(x, out, args, pool);
+        // SAFETY: guaranteed by the caller, which passes places as u32.
+        let places = unsafe { Shared::<u32>::optional(args.places) };
+        turn_rows(x, out, places, args, pool);
         Ok(())
     })
 }
 
-fn turn_rows<T: Element>(x: Shared<T>, out: Shared<T>, args: &Rope, pool: &Pool) {
+fn turn_rows<T: Element>(
+    x: Shared<T>,
+    out: Shared<T>,
+    places: Option<Shared<u32>>,
+    args: &Rope,
+    pool: &Pool,
+) {
     let (half, columns) = (args.turned / 2, args.heads * args.head_size);
-    let turns = Turns::new(args);
+    let turns = Turns::new(args, places);
     split(
         pool,
         args.rows,
@@ -39,7 +47,11 @@ fn turn_rows<T: Element>(x: Shared<T>, out: Shared<T>, args: &Rope, pool: &Pool)
             // SAFETY: the vector outlives the loop, and is this thread's own.
             let sines = unsafe { Shared::of(&mut sines) };
             for row in rows {
-                turns.write(args.first_position + row % args.sequence, cosines, sines);
+                let place = match places {
+                    Some(places) => places.get(row) as usize,
+                    None => args.first_position + row % args.sequence,
+                };
+                turns.write(place, cosines, sines);
                 for head in 0..args.heads {
                     let start = row * columns + head * args.head_size;
                     turn_head(x, out, start, cosines, sines);
@@ -91,12 +103,17 @@ fn turn_head<T: Element>(
 
 const FINE: usize = 64;
 
-/// Cosine and sine of every angle `position * frequency`, as products of two small tables in f64.
+/// Cosine and sine of every angle `position * frequency`, as products of those of two parts of the position, in f64.
 ///
 /// Rotating by position p equals rotating by p - p % 64 and by p % 64. So 65 + sequence / 64 rows of sines
-/// suffice, where a sine for each position would cost more than the rotation itself.
+/// suffice, where a sine for each position would cost more than the rotation itself. Few rows take their own sines of the same parts.
 struct Turns {
-    half: usize,
+    frequencies: Vec<f64>,
+    tables: Option<Tables>,
+}
+
+/// Rows of cosines and sines.
+struct Tables {
     fine: Vec<(f64, f64)>,
     coarse: Vec<(f64, f64)>,
     // The first block of FINE positions that `coarse` holds.
@@ -104,40 +121,60 @@ struct Turns {
 }
 
 impl Turns {
-    fn new(args: &Rope) -> Turns {
+    fn new(args: &Rope, places: Option<Shared<u32>>) -> Turns {
         let half = args.turned / 2;
         let sign = if args.backward { -1.0 } else { 1.0 };
         let frequency = |e: usize| sign * args.frequencies.of_pair(e, args.turned);
         let frequencies: Vec<f64> = (0..half).map(frequency).collect();
-        let row = |position: usize| {
-            frequencies
-                .iter()
-                .map(move |frequency| (position as f64 * frequency).sin_cos())
-                .map(|(s, c)| (c, s))
+        let positions = match places {
+            None => args.first_position..args.first_position + args.sequence.min(args.rows),
+            Some(places) => {
+                let all = || (0..args.rows).map(|row| places.get(row) as usize);
+                all().min().unwrap_or(0)..all().max().map_or(0, |last| last + 1)
+            }
         };
-        let end = args.first_position + args.sequence.min(args.rows);
-        let first_block = args.first_position / FINE;
-        let fine = (0..FINE.min(end)).flat_map(row).collect();
-        let coarse = (first_block..end.div_ceil(FINE))
-            .flat_map(|block| row(block * FINE))
-            .collect();
+        let blocks = positions.start / FINE..positions.end.div_ceil(FINE);
+        let fine = FINE.min(positions.end);
+        let tables = (2 * args.rows > fine + blocks.len()).then(|| {
+            let row = |position: usize| frequencies.iter().map(move |one| turn(position, *one));
+            Tables {
+                fine: (0..fine).flat_map(row).collect(),
+                first_block: blocks.start,
+                coarse: blocks.flat_map(|block| row(block * FINE)).collect(),
+            }
+        });
         Turns {
-            half,
-            fine,
-            coarse,
-            first_block,
+            frequencies,
+            tables,
         }
     }
 
     #[inline(always)]
     fn write<A: Real>(&self, position: usize, cosines: Shared<A>, sines: Shared<A>) {
-        let row = |index: usize| index * self.half..(index + 1) * self.half;
-        let coarse = &self.coarse[row(position / FINE - self.first_block)];
-        let fine = &self.fine[row(position % FINE)];
-        for e in 0..self.half {
-            let ((c, s), (cos, sin)) = (coarse[e], fine[e]);
+        let half = self.frequencies.len();
+        let set = |e: usize, (c, s): (f64, f64), (cos, sin): (f64, f64)| {
             cosines.set(e, A::of(c * cos - s * sin));
             sines.set(e, A::of(s * cos + c * sin));
+        };
+        match &self.tables {
+            Some(tables) => {
+                let row = |index: usize| index * half..(index + 1) * half;
+                let coarse = &tables.coarse[row(position / FINE - tables.first_block)];
+                let fine = &tables.fine[row(position % FINE)];
+                (0..half).for_each(|e| set(e, coarse[e], fine[e]));
+            }
+            None => {
+                let parts = [position / FINE * FINE, position % FINE];
+                for (e, frequency) in self.frequencies.iter().enumerate() {
+                    let [coarse, fine] = parts.map(|part| turn(part, *frequency));
+                    set(e, coarse, fine);
+                }
+            }
         }
     }
+}
+
+fn turn(position: usize, frequency: f64) -> (f64, f64) {
+    let (sine, cosine) = (position as f64 * frequency).sin_cos();
+    (cosine, sine)
 }

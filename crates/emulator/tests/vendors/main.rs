@@ -15,6 +15,7 @@ mod epilogues;
 mod fastest;
 mod first_step;
 mod foreign;
+mod generation;
 mod graph;
 mod host;
 mod parity;

@@ -2,7 +2,7 @@
 
 use super::{Keys, Sampling, config, pipeline};
 use bootstrap::local::{Options, run};
-use parallel::{Context, Pipeline, cache::BLOCK_TOKENS};
+use parallel::{Context, Pipeline, cache::PAGE_TOKENS};
 use tensor::{Device, MemoryKind};
 use train::{
     Config,
@@ -80,7 +80,7 @@ fn memory_grows_by_blocks_and_returns() {
         let layers = segments
             .filter(|segment| [1, 3, 5].contains(segment))
             .count();
-        let block = layers * 2 * BLOCK_TOKENS * 64 / 2 * 2;
+        let block = layers * 2 * PAGE_TOKENS * 64 / 2 * 2;
         let mut seen = Vec::new();
         generator.add(request(10, 57))?;
         // 150 + 90 - 1 tokens need four blocks, but the window never holds more than 200, which are as many.
@@ -128,7 +128,7 @@ fn keys_before_a_window_return_their_memory() {
         "model.local_blocks = 1",
         "model.sliding_window = 100",
     ];
-    let block = 2 * BLOCK_TOKENS * 32 * 4;
+    let block = 2 * PAGE_TOKENS * 32 * 4;
     let seen = on_ranks(config(&edits), Default::default(), |rank, generator| {
         generator.add(request(10, 391))?;
         let mut seen = Vec::new();
@@ -144,6 +144,31 @@ fn keys_before_a_window_return_their_memory() {
         (10 * block..=10 * block * 9 / 8).contains(&most),
         "{most} bytes, {block} a block"
     );
+}
+
+// Of 130 tokens two pages are full, and the third is each text's own.
+#[test]
+fn texts_that_begin_alike_share_full_pages() {
+    let options = GeneratorOptions {
+        prefixes: 1,
+        ..GeneratorOptions::default()
+    };
+    let edits = ["model.context = 512", "model.layers = 1"];
+    let page = 2 * PAGE_TOKENS * 32 * 4;
+    let seen = on_ranks(config(&edits), options, move |rank, generator| {
+        for _ in 0..3 {
+            generator.add(request(131, 20))?;
+        }
+        let mut seen = Vec::new();
+        while !generator.is_idle() {
+            generator.step()?;
+            seen.push(rank.keys_and_values() / page);
+        }
+        Ok(seen)
+    });
+    // The others wait for the first one's beginning.
+    assert_eq!(seen[0][..3], [3, 5, 5]);
+    assert_eq!(seen[0].last(), Some(&0));
 }
 
 #[test]

@@ -4,10 +4,10 @@ use super::{
     Answer, Keys, LLAMA, Request, Sampling, answers, config,
     memory::{Rank, on_ranks},
 };
-use parallel::cache::BLOCK_TOKENS;
+use parallel::cache::PAGE_TOKENS;
 use train::generate::{Generator, GeneratorOptions};
 
-const BLOCK: usize = BLOCK_TOKENS;
+const BLOCK: usize = PAGE_TOKENS;
 
 fn request(prompt: Vec<u32>, tokens: usize) -> Request {
     Request {
@@ -183,7 +183,7 @@ fn what_is_kept_is_bounded_and_gives_way_to_what_runs() {
         let blocks = || rank.keys_and_values().div_ceil(block);
         let mut seen = Vec::new();
         for from in 0..4 {
-            // Each takes two blocks: the newest two texts stay.
+            // Each takes two pages: the newest two texts stay, and a third one's pages for the next.
             run(generator, request(text(from, 100), 10))?;
             seen.push(blocks());
         }
@@ -203,7 +203,7 @@ fn what_is_kept_is_bounded_and_gives_way_to_what_runs() {
         Ok((seen, reused, most))
     });
     let (seen, reused, most) = &ends[0];
-    assert_eq!(seen[..4], [2, 4, 4, 4]);
+    assert_eq!(seen[..4], [2, 4, 6, 6]);
     assert_eq!(reused, &[99, 0, 99]);
     // It exceeds what may stay.
     assert_eq!(seen[4], 0);

@@ -1,10 +1,7 @@
 //! What cannot be, in one sentence.
 
 use super::{GeneratorOptions, Keys, Request, config, on_ranks, requests};
-use parallel::{
-    Batch, MicroBatch,
-    cache::{NewTokens, SequenceCache},
-};
+use parallel::{Batch, MicroBatch, Pipeline, cache::NewTokens};
 use tensor::Tensor;
 
 type Case = (fn(&mut GeneratorOptions, &mut Request), &'static str);
@@ -64,8 +61,8 @@ fn a_model_that_does_not_declare_it_never_runs_on_new_tokens() {
     let errors = bootstrap::local::run(bootstrap::local::Options::new(1), move |world| {
         let device = testkit::device(&config, 0)?;
         let context = config.context(&world, &device)?;
-        let new = |ids: &[u32]| NewTokens {
-            cache: SequenceCache::new(),
+        let new = |pipeline: &Pipeline, ids: &[u32]| NewTokens {
+            cache: pipeline.sequence(),
             ids: ids.to_vec(),
             outputs: 1,
         };
@@ -75,16 +72,22 @@ fn a_model_that_does_not_declare_it_never_runs_on_new_tokens() {
             num_rows: 2,
             micro_batches: vec![MicroBatch::new(0..2).with("inputs", inputs)?],
         };
-        let refused = |keys, rows: &[Vec<NewTokens>]| -> train::Result<String> {
+        let other = super::pipeline(&context, &config, Keys::Kept)?;
+        let refused = |keys, rows: &[&[u32]], foreign: bool| -> train::Result<String> {
             let pipeline = super::pipeline(&context, &config, keys)?;
-            let error = pipeline.extend(&batch, rows, |_, _, _| Ok(())).unwrap_err();
-            Ok(error.to_string())
+            let mut rows: Vec<NewTokens> = rows.iter().map(|ids| new(&pipeline, ids)).collect();
+            if foreign {
+                rows[1].cache = other.sequence();
+            }
+            let error = pipeline.extend(&batch, &[rows], |_, _, _| Ok(()));
+            Ok(error.unwrap_err().to_string())
         };
         Ok::<_, train::Error>([
-            refused(Keys::Recomputed, &[vec![new(&[1]), new(&[2])]])?,
-            refused(Keys::Kept, &[vec![new(&[1])]])?,
-            refused(Keys::Kept, &[vec![new(&[1]), new(&[2, 3])]])?,
-            refused(Keys::Kept, &[vec![new(&[1, 4]), new(&[2, 3])]])?,
+            refused(Keys::Recomputed, &[&[1], &[2]], false)?,
+            refused(Keys::Kept, &[&[1]], false)?,
+            refused(Keys::Kept, &[&[1], &[2, 3]], false)?,
+            refused(Keys::Kept, &[&[1, 4], &[2, 3]], false)?,
+            refused(Keys::Kept, &[&[1], &[2]], true)?,
         ])
     });
     let errors = errors.unwrap_or_else(|failure| panic!("{}", failure.report()));
@@ -93,6 +96,7 @@ fn a_model_that_does_not_declare_it_never_runs_on_new_tokens() {
         "needs new tokens of every row",
         "rows of [1, 2] new tokens",
         "2 rows of 1 tokens, needs 2 of 2, the new tokens",
+        "sequences of another pipeline, needs those that this pipeline has made",
     ];
     for (error, needed) in errors[0].iter().zip(needed) {
         assert!(error.contains(needed), "{error}");

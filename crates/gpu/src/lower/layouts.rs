@@ -4,9 +4,9 @@
 //! against the C++ headers and compares sizes and offsets with those listed here.
 
 use super::{
-    attention_join, attention_params, coded, columns, documents, dropout, elementwise, embedding,
-    exact_squares, factored, gemm, layout, lines, loss, muon, norm, norm_full, optimiser,
-    quantised, quantised_matmul, rope, rows, squares, transpose,
+    attention_join, attention_paged, attention_params, coded, columns, documents, dropout,
+    elementwise, embedding, exact_squares, factored, gemm, layout, lines, loss, muon, norm,
+    norm_full, optimiser, pages, quantised, quantised_matmul, rope, rows, squares, transpose,
 };
 
 /// Size of a struct and offsets of its fields.
@@ -43,7 +43,7 @@ pub(super) use params;
 
 /// The layouts of all of them.
 pub fn all() -> Vec<Layout> {
-    let families: [&[Layout]; 24] = [
+    let families: [&[Layout]; 26] = [
         elementwise::LAYOUTS,
         columns::LAYOUTS,
         dropout::LAYOUTS,
@@ -51,6 +51,8 @@ pub fn all() -> Vec<Layout> {
         norm_full::LAYOUTS,
         attention_params::LAYOUTS,
         attention_join::LAYOUTS,
+        attention_paged::LAYOUTS,
+        pages::LAYOUTS,
         loss::LAYOUTS,
         embedding::LAYOUTS,
         documents::LAYOUTS,

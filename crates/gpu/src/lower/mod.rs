@@ -7,6 +7,7 @@
 mod attention;
 mod attention_join;
 mod attention_order;
+mod attention_paged;
 mod attention_params;
 mod attention_tiles;
 mod batch;
@@ -29,6 +30,7 @@ pub mod name;
 mod norm;
 mod norm_full;
 mod optimiser;
+mod pages;
 mod parts;
 mod quantised;
 mod quantised_matmul;
@@ -85,6 +87,9 @@ pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<V
         Kernel::EmbeddingForward(args) => embedding::embedding_forward(args, traits),
         Kernel::EmbeddingBackward(args) => embedding::embedding_backward(args, traits, workspace),
         Kernel::Documents(args) => documents::documents(args, traits),
+        Kernel::StorePages(args) => pages::store(args, traits),
+        Kernel::LoadPages(args) => pages::load(args, traits),
+        Kernel::PagedAttention(args) => attention_paged::attention(args, traits, workspace),
         Kernel::Dequantise(args) => quantised::dequantise(args, traits),
         Kernel::QuantisedMatmul(args) => quantised_matmul::quantised_matmul(args, traits),
         Kernel::SumSquares(args) => squares::sum_squares(args, traits, workspace),
@@ -118,6 +123,7 @@ pub fn workspace_bytes(kernel: &Kernel, traits: &DeviceTraits) -> usize {
         Kernel::NormBackward(args) => norm_full::backward_workspace(args, traits),
         Kernel::NormalizeSums(args) => norm::normalize_sums_workspace(args),
         Kernel::AttentionBackward(args) => attention::backward_workspace(args),
+        Kernel::PagedAttention(args) => attention_paged::workspace(args),
         Kernel::EmbeddingBackward(args) => embedding::embedding_backward_workspace(args),
         Kernel::SumSquares(args) => squares::sum_squares_workspace(args),
         Kernel::Largest(args) => exact_squares::largest_workspace(args),

@@ -16,6 +16,7 @@ mod nodes;
 mod norm;
 mod norm_full;
 mod optimiser;
+mod pages;
 mod quantised;
 mod rows;
 mod softmax;

@@ -134,8 +134,10 @@ fn positions_turn_pairs() {
         ] {
             let (rows, sequence) = (2 * 1100, 1100);
             let x = Memory::new(*dtype, &random(rows * heads * head_size, 1), before);
+            let places: Vec<f64> = (0..rows).map(|row| (row * 37 % 2100) as f64).collect();
+            let places = Memory::new(DType::U32, &places, 0);
             // An angle of 2100 radians keeps 13 digits behind the point in f64.
-            compare(&[x.clone(), x], 2.0 * spacing.max(1e-12), |m| {
+            compare(&[x.clone(), x, places], 2.0 * spacing.max(1e-12), |m| {
                 let frequencies = RotaryFrequencies {
                     base: 10_000.0,
                     stretch,
@@ -145,6 +147,7 @@ fn positions_turn_pairs() {
                     out: m[1],
                     rows,
                     sequence,
+                    places: backward.then_some(m[2]),
                     first_position,
                     heads,
                     head_size,

@@ -3,7 +3,7 @@
 //! A kernel is a value: what to compute, on which memory, of which sizes. One enum lists them all, so that a
 //! vendor dispatches in one place, a simulated vendor computes costs in one place, and a trace names them in
 //! one place. Each family has a file: [`elementwise`], [`rows`], [`norm`], [`attention`], [`rope`],
-//! [`loss`], [`embedding`], [`documents`], [`quantised`], [`optimiser`], [`coded`], [`factored`], [`muon`], [`layout`]; and [`custom`] is for custom kernels.
+//! [`pages`], [`loss`], [`embedding`], [`documents`], [`quantised`], [`optimiser`], [`coded`], [`factored`], [`muon`], [`layout`]; and [`custom`] is for custom kernels.
 //!
 //! Throughout, matrices are row-major and dense (`rows x columns`), and arithmetic uses the accumulator of the
 //! element type. An `out` may be the same slice as one input of equal type where the kernel is elementwise, and
@@ -21,6 +21,7 @@ pub mod loss;
 pub mod muon;
 pub mod norm;
 pub mod optimiser;
+pub mod pages;
 pub mod quantised;
 pub mod rope;
 pub mod rows;
@@ -51,6 +52,7 @@ pub use optimiser::{
     AdamW, AdamWTensor, ClipScale, ExactSquares, ExactTotal, Largest, Lion, LionTensor, Sgd,
     SgdTensor, SumSquares,
 };
+pub use pages::{LoadPages, PageShape, PagedAttention, PagedShape, StorePages};
 pub use quantised::{Dequantise, QuantisedMatmul};
 pub use rope::{Rope, RotaryFrequencies, RotaryStretch};
 pub use rows::{RowSum, Softmax, SoftmaxBackward};
@@ -96,6 +98,9 @@ pub enum Kernel {
     EmbeddingForward(EmbeddingForward),
     EmbeddingBackward(EmbeddingBackward),
     Documents(Documents),
+    StorePages(StorePages),
+    LoadPages(LoadPages),
+    PagedAttention(PagedAttention),
     Dequantise(Dequantise),
     QuantisedMatmul(QuantisedMatmul),
     SumSquares(SumSquares),
@@ -156,6 +161,9 @@ impl Kernel {
             Kernel::EmbeddingForward(_) => "embedding_forward",
             Kernel::EmbeddingBackward(_) => "embedding_backward",
             Kernel::Documents(_) => "documents",
+            Kernel::StorePages(_) => "store_pages",
+            Kernel::LoadPages(_) => "load_pages",
+            Kernel::PagedAttention(_) => "paged_attention",
             Kernel::Dequantise(_) => "dequantise",
             Kernel::QuantisedMatmul(_) => "quantised_matmul",
             Kernel::SumSquares(_) => "sum_squares",
@@ -216,6 +224,9 @@ impl Kernel {
             Kernel::EmbeddingForward(args) => args.operands(visit),
             Kernel::EmbeddingBackward(args) => args.operands(visit),
             Kernel::Documents(args) => args.operands(visit),
+            Kernel::StorePages(args) => args.operands(visit),
+            Kernel::LoadPages(args) => args.operands(visit),
+            Kernel::PagedAttention(args) => args.operands(visit),
             Kernel::Dequantise(args) => args.operands(visit),
             Kernel::QuantisedMatmul(args) => args.operands(visit),
             Kernel::SumSquares(args) => args.operands(visit),

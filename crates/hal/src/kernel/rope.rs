@@ -82,7 +82,7 @@ impl RotaryStretch {
 /// Rotary position embedding: rotates the pair (e, e + turned / 2) of every head by its position times the pair's frequency. The
 /// elements of a head behind the first `turned` stay.
 ///
-/// Row r of `x` has position `first_position + r % sequence`. Backward rotates in the opposite direction.
+/// Row r of `x` has position `first_position + r % sequence`, or what `places` gives for it. Backward rotates in the opposite direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     /// rows x (heads * head_size), any float type.
@@ -95,6 +95,8 @@ pub struct Rope {
     pub sequence: usize,
     /// Position of the first row of every sequence.
     pub first_position: usize,
+    /// rows, u32: the position of each row, in place of the two above.
+    pub places: Option<RawSlice>,
     /// Heads per row.
     pub heads: usize,
     /// Elements of a head.
@@ -108,7 +110,7 @@ pub struct Rope {
 }
 
 operands! {
-    Rope { x: READ, out: WRITE.in_place() ; rows, sequence, first_position, heads, head_size, turned, frequencies, backward }
+    Rope { x: READ, places: READ, out: WRITE.in_place() ; rows, sequence, first_position, heads, head_size, turned, frequencies, backward }
 }
 
 #[cfg(test)]

@@ -5,14 +5,18 @@
 //! begin where they end. Nothing else of a model looks at earlier tokens, if it declares to be
 //! [incremental](crate::Model::is_incremental).
 //!
-//! Keys and values of a layer lie one after the other in memory that grows by blocks of [`BLOCK_TOKENS`] tokens, because the
-//! attention of every vendor reads keys that do. Blocks before a layer's window are dropped. It counts as
+//! Keys and values lie in pages of [`PAGE_TOKENS`] tokens, in memory of each layer that all sequences of a pipeline share
+//! (`pool`). A sequence has tables of its pages, one for the layers of each window, and pages before a window return to the others.
+//! Sequences that begin alike share the pages of the beginning. The memory counts as
 //! [`MemoryKind::KeysValues`](tensor::MemoryKind).
 
+mod pool;
 mod rows;
 mod sequence;
+mod tables;
 
-pub(crate) use rows::CachedRows;
+pub(crate) use pool::PagePool;
 pub use rows::NewTokens;
-pub(crate) use sequence::Kept;
-pub use sequence::{BLOCK_TOKENS, SequenceCache};
+pub(crate) use rows::{CachedRows, Kept};
+pub use sequence::SequenceCache;
+pub use tensor::ops::pages::PAGE_TOKENS;

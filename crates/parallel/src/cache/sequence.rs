@@ -1,49 +1,55 @@
 //! What one sequence has computed on this rank.
 
+use super::{
+    PAGE_TOKENS,
+    pool::{PagePool, Window},
+};
 use std::{cell::RefCell, collections::BTreeMap, fmt, ops::Range, rc::Rc};
-use tensor::{Error, MemoryKind, Result, Tensor, ops};
+use tensor::{Error, Result};
 
-/// Tokens by which the memory of a layer grows. A longer block would waste more at the end of each sequence, and a shorter one
-/// copies more often: with this one, growth moves 1/32 of the bytes that attention reads.
-pub const BLOCK_TOKENS: usize = 64;
-
-/// Keys and values of one sequence, of all layers on this rank. Cloning clones the handle.
+/// Keys and values of one sequence, of all layers on this rank: [`Pipeline::sequence`](crate::Pipeline::sequence) makes it. Cloning clones
+/// the handle.
 ///
-/// The memory grows with the tokens held, by blocks, and returns to the device with the last handle. Layers with a window drop the
-/// blocks before it when they grow.
-#[derive(Clone, Default)]
+/// Its pages grow with the tokens held, and return to the pipeline's other sequences with the last handle. Pages before the window of
+/// their layers return when it grows.
+#[derive(Clone)]
 pub struct SequenceCache(Rc<RefCell<Held>>);
 
-#[derive(Default)]
 struct Held {
+    pool: PagePool,
     // The tokens whose keys and values all layers hold.
     tokens: Vec<u32>,
-    layers: BTreeMap<String, Layer>,
+    tables: BTreeMap<Window, Table>,
+    // How many tokens' keys and values each layer holds or has dropped.
+    layers: BTreeMap<String, usize>,
 }
 
-struct Layer {
-    // The places of the tokens whose keys and values it has kept: the first is a multiple of a block.
-    tokens: Range<usize>,
-    // Blocks of tokens x (kv_heads/X * head_size).
-    keys: Tensor,
-    values: Tensor,
-    // The most tokens to which one attends, if there is a bound.
-    window: Option<usize>,
-}
-
-/// What a layer holds of the tokens from the place `first` on.
-pub(crate) struct Kept {
-    pub(crate) first: usize,
-    /// Tokens x (kv_heads/X * head_size).
-    pub(crate) keys: Tensor,
-    /// As `keys`.
-    pub(crate) values: Tensor,
+/// The pages of the layers of a window.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    /// The place of the first token whose keys and values they hold, a multiple of a page.
+    pub(super) first: usize,
+    pub(super) pages: Vec<u32>,
 }
 
 impl SequenceCache {
-    /// A cache of no tokens, without memory.
-    pub fn new() -> SequenceCache {
-        SequenceCache::default()
+    /// A cache of no tokens, without pages.
+    pub(super) fn new(pool: PagePool) -> SequenceCache {
+        SequenceCache(Rc::new(RefCell::new(Held {
+            pool,
+            tokens: Vec::new(),
+            tables: BTreeMap::new(),
+            layers: BTreeMap::new(),
+        })))
+    }
+
+    /// A cache of no tokens, of the same pipeline.
+    pub fn another(&self) -> SequenceCache {
+        self.pool().sequence()
+    }
+
+    pub(super) fn pool(&self) -> PagePool {
+        self.0.borrow().pool.clone()
     }
 
     /// Number of tokens held.
@@ -56,12 +62,12 @@ impl SequenceCache {
         self.len() == 0
     }
 
-    /// Bytes of the device that this rank's layers take.
+    /// Bytes of the device that its pages take, those included that it shares with other sequences.
     pub fn bytes(&self) -> usize {
         let held = self.0.borrow();
-        let layers = held.layers.values();
-        layers
-            .map(|layer| layer.keys.bytes() + layer.values.bytes())
+        let tables = held.tables.iter();
+        tables
+            .map(|(window, table)| table.pages.len() * held.pool.page_bytes(*window))
             .sum()
     }
 
@@ -81,27 +87,44 @@ impl SequenceCache {
     /// it.
     pub fn can_continue_after(&self, count: usize) -> bool {
         let held = self.0.borrow();
-        let has = |layer: &Layer| layer.tokens.start <= met(layer.window, count);
-        count <= held.tokens.len() && held.layers.values().all(has)
+        let has = |(window, table): (&Window, &Table)| table.first <= met(*window, count);
+        count <= held.tokens.len() && held.tables.iter().all(has)
     }
 
-    /// A copy of what it holds of its first `count` tokens, after which it [can continue](Self::can_continue_after).
+    /// A cache of its first `count` tokens, after which it [can continue](Self::can_continue_after). The two share their pages, but for a
+    /// last one that is not full: of this one the other has a copy.
     ///
     /// # Errors
     /// [`Error::Invalid`] if it cannot; [`Error::OutOfMemory`].
-    pub fn copy_of_first(&self, count: usize) -> Result<SequenceCache> {
+    pub fn beginning(&self, count: usize) -> Result<SequenceCache> {
         if !self.can_continue_after(count) {
             let found = format!("the first {count} of {} tokens", self.len());
             let needed = "tokens of which its layers hold what later ones attend to";
             return Err(Error::invalid("sequence cache", found, needed));
         }
+        let other = self.another();
         let held = self.0.borrow();
-        let copied = |(name, layer): (&String, &Layer)| Ok((name.clone(), layer.first(count)?));
-        let copy = Held {
-            tokens: held.tokens[..count].to_vec(),
-            layers: held.layers.iter().map(copied).collect::<Result<_>>()?,
-        };
-        Ok(SequenceCache(Rc::new(RefCell::new(copy))))
+        {
+            // Its pages are released if a copy fails.
+            let mut own = other.0.borrow_mut();
+            for (window, table) in &held.tables {
+                let first = table.first.max(met(*window, count));
+                let shared = &table.pages[(first - table.first) / PAGE_TOKENS..];
+                let (full, rest) = shared.split_at((count - first) / PAGE_TOKENS);
+                held.pool.share(*window, full);
+                let of_window = own.tables.entry(*window).or_default();
+                (of_window.first, of_window.pages) = (first, full.to_vec());
+                if !(count - first).is_multiple_of(PAGE_TOKENS) {
+                    let page = held.pool.exchange(*window, &[], 1);
+                    of_window.pages.extend(&page);
+                    held.pool.copy(*window, [rest[0], page[0]])?;
+                }
+            }
+            let names = held.layers.keys();
+            own.layers = names.map(|name| (name.clone(), count)).collect();
+            own.tokens = held.tokens[..count].to_vec();
+        }
+        Ok(other)
     }
 
     /// Whether the two are handles of one cache.
@@ -114,61 +137,54 @@ impl SequenceCache {
         [&self.0.borrow().tokens[..], new].concat()
     }
 
-    /// Appends the keys and values of new tokens to those of a layer, whose tokens attend to `window` tokens at most; returns all
-    /// that it holds.
+    /// A layer is about to keep the keys and values of `new` more tokens.
     ///
-    /// # Shapes
-    /// `keys`, `values`: new tokens x (kv_heads/X * head_size).
     /// # Errors
-    /// [`Error::Invalid`] if the layer holds other tokens than the sequence, as when two layers share a name;
-    /// [`Error::OutOfMemory`].
-    pub(crate) fn append(
-        &self,
-        layer: &str,
-        [keys, values]: [&Tensor; 2],
-        window: Option<usize>,
-    ) -> Result<Kept> {
+    /// [`Error::Invalid`] if it holds other tokens than the sequence, as when two layers share a name.
+    pub(super) fn begin_layer(&self, layer: &str, new: usize) -> Result<()> {
         let mut held = self.0.borrow_mut();
         let first = held.tokens.len();
-        let kept = held.layers.get(layer).map_or(0, |layer| layer.tokens.end);
+        let kept = held.layers.get(layer).copied().unwrap_or(0);
         if kept != first {
             let needed =
                 format!("{first}, as its sequence: one call per pass, under a name of its own");
             return Err(Error::invalid(layer, format!("{kept} tokens kept"), needed));
         }
-        let end = first + keys.num_rows();
-        if !held.layers.contains_key(layer) {
-            let own = Layer {
-                tokens: 0..0,
-                keys: blocks(keys, end)?,
-                values: blocks(values, end)?,
-                window,
-            };
-            held.layers.insert(layer.to_owned(), own);
-        }
-        let own = held.layers.get_mut(layer).expect("inserted above");
-        own.append(end, [keys, values])?;
-        let count = own.tokens.len();
-        Ok(Kept {
-            first: own.tokens.start,
-            keys: own.keys.rows(0, count)?,
-            values: own.values.rows(0, count)?,
-        })
+        held.layers.insert(layer.to_owned(), first + new);
+        Ok(())
     }
 
-    /// From now on the sequence has these tokens too, whose keys and values all layers have appended.
+    /// The pages of the layers of a window, with room for `new` more tokens and without those that these do not meet.
+    pub(super) fn with_room(&self, window: Window, new: usize) -> Table {
+        let mut held = self.0.borrow_mut();
+        let Held {
+            pool,
+            tokens,
+            tables,
+            ..
+        } = &mut *held;
+        let (known, table) = (tokens.len(), tables.entry(window).or_default());
+        let needed = (known + new).div_ceil(PAGE_TOKENS);
+        if table.first / PAGE_TOKENS + table.pages.len() < needed {
+            let unmet = met(window, known).saturating_sub(table.first) / PAGE_TOKENS;
+            let unmet: Vec<u32> = table.pages.drain(..unmet.min(table.pages.len())).collect();
+            table.first += unmet.len() * PAGE_TOKENS;
+            let taken = needed - table.first / PAGE_TOKENS - table.pages.len();
+            table.pages.extend(pool.exchange(window, &unmet, taken));
+        }
+        table.clone()
+    }
+
+    /// From now on the sequence has these tokens too, whose keys and values all layers have kept.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a layer has not.
     pub(super) fn commit(&self, new: &[u32]) -> Result<()> {
         let mut held = self.0.borrow_mut();
         let needed = held.tokens.len() + new.len();
-        let behind = held
-            .layers
-            .iter()
-            .find(|(_, layer)| layer.tokens.end != needed);
-        if let Some((name, layer)) = behind {
-            let found = format!("{} tokens kept", layer.tokens.end);
+        let behind = held.layers.iter().find(|(_, kept)| **kept != needed);
+        if let Some((name, kept)) = behind {
+            let found = format!("{kept} tokens kept");
             let needed = format!("{needed}: each layer of attention runs in every pass");
             return Err(Error::invalid(name, found, needed));
         }
@@ -177,63 +193,30 @@ impl SequenceCache {
     }
 }
 
-impl Layer {
-    fn append(&mut self, end: usize, new: [&Tensor; 2]) -> Result<()> {
-        let Range { start, end: known } = self.tokens;
-        if end - start > self.keys.num_rows() {
-            let first = start.max(met(self.window, known));
-            let (keys, values) = (
-                blocks(&self.keys, end - first)?,
-                blocks(&self.values, end - first)?,
-            );
-            let kept = known - first;
-            for (held, larger) in [(&self.keys, &keys), (&self.values, &values)] {
-                if kept > 0 {
-                    ops::copy(&held.rows(first - start, kept)?, &larger.rows(0, kept)?)?;
-                }
-            }
-            (self.keys, self.values, self.tokens.start) = (keys, values, first);
-        }
-        for (held, new) in [&self.keys, &self.values].into_iter().zip(new) {
-            ops::copy(new, &held.rows(known - self.tokens.start, end - known)?)?;
-        }
-        self.tokens.end = end;
-        Ok(())
-    }
-
-    // A copy of what tokens behind the first `count` ones attend to.
-    fn first(&self, count: usize) -> Result<Layer> {
-        let start = self.tokens.start.max(met(self.window, count));
-        let copied = |held: &Tensor| {
-            let kept = count - start;
-            let copy = blocks(held, kept)?;
-            let of_held = held.rows(start - self.tokens.start, kept)?;
-            ops::copy(&of_held, &copy.rows(0, kept)?)?;
-            Ok(copy)
-        };
-        Ok(Layer {
-            tokens: start..count,
-            keys: copied(&self.keys)?,
-            values: copied(&self.values)?,
-            window: self.window,
+impl Table {
+    /// The slots of the tokens at these places.
+    pub(super) fn slots(&self, places: Range<usize>) -> impl Iterator<Item = u32> + '_ {
+        places.map(|place| {
+            let own = place - self.first;
+            // The pool has fewer slots than 2^32.
+            self.pages[own / PAGE_TOKENS] * PAGE_TOKENS as u32 + (own % PAGE_TOKENS) as u32
         })
     }
 }
 
-// The first key that is kept for tokens behind the first `known` ones: no such token meets a key before. Whole blocks, so that the
-// others begin where they did, and sums over keys keep their bits.
-fn met(window: Option<usize>, known: usize) -> usize {
-    let met = window.map_or(0, |window| (known + 1).saturating_sub(window));
-    met / BLOCK_TOKENS * BLOCK_TOKENS
+impl Drop for Held {
+    fn drop(&mut self) {
+        for (window, table) in &self.tables {
+            self.pool.release(*window, &table.pages);
+        }
+    }
 }
 
-// Memory for `tokens` rows as those of `like`, in whole blocks.
-fn blocks(like: &Tensor, tokens: usize) -> Result<Tensor> {
-    let (device, rows) = (like.device(), tokens.next_multiple_of(BLOCK_TOKENS));
-    let shape = [rows, like.columns()];
-    device.allocating(MemoryKind::KeysValues, || {
-        Tensor::empty(device, like.dtype(), &shape)
-    })
+// The first key that is kept for tokens behind the first `known` ones: no such token meets a key before. Whole pages, so that the
+// others begin where they did, and sums over keys keep their bits.
+fn met(window: Window, known: usize) -> usize {
+    let met = window.map_or(0, |window| (known + 1).saturating_sub(window));
+    met / PAGE_TOKENS * PAGE_TOKENS
 }
 
 impl fmt::Debug for SequenceCache {

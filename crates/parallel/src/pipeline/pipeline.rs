@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Context, Pass,
-    cache::{CachedRows, NewTokens},
+    cache::{CachedRows, NewTokens, PagePool, SequenceCache},
     data::{Gradients, ParameterSet, SetOptions, Tied},
     layers::loss::LossValue,
     memory::{ActivationMemory, SegmentMemory, recomputed_runs},
@@ -48,6 +48,8 @@ pub struct Pipeline {
     schedule: SchedulePlan,
     pub(super) channels: Vec<Option<Channel>>,
     pub(super) saver: Option<Saver>,
+    // Of the sequences that it has made.
+    pages: PagePool,
 }
 
 /// A model, and the parameters that it has declared.
@@ -122,6 +124,7 @@ impl Pipeline {
             schedule,
             channels,
             saver,
+            pages: PagePool::default(),
         })
     }
 
@@ -284,12 +287,17 @@ impl Pipeline {
         self.forward(batch, Ok, finish)
     }
 
+    /// A sequence of no tokens, whose keys and values [`extend`](Pipeline::extend) keeps on this rank.
+    pub fn sequence(&self) -> SequenceCache {
+        self.pages.sequence()
+    }
+
     /// As [`evaluate`](Pipeline::evaluate), on the new tokens of sequences: `rows` holds those of each micro-batch, in the order
     /// of its rows. Their keys and values are kept.
     ///
     /// # Errors
     /// As there; [`Error::Invalid`] for a model that is not [incremental](Model::is_incremental), and if a micro-batch has
-    /// other rows, or rows of unequally many tokens. After an error the caches are not to be used.
+    /// other rows, rows of unequally many tokens, or sequences of another pipeline. After an error the caches are not to be used.
     pub fn extend<T>(
         &self,
         batch: &Batch,
@@ -310,7 +318,7 @@ impl Pipeline {
             );
             return Err(Error::invalid("extend", found, "new tokens of every row"));
         }
-        let cached = rows.iter().map(|rows| CachedRows::new(rows));
+        let cached = rows.iter().map(|rows| CachedRows::new(rows, &self.pages));
         let cached = cached.collect::<Result<Vec<_>>>()?;
         let with_cache = |passes: Vec<Pass>| {
             let pairs = passes.iter().zip(&cached);

@@ -1,6 +1,8 @@
 //! The bytes that each kernel reads and writes, and the sizes of attention.
 
-use hal::kernel::{AttentionShape, CustomCost, LineSquaresTensor};
+use hal::kernel::{
+    AttentionShape, CustomCost, LineSquaresTensor, PagedAttention, pages::PAGE_TOKENS,
+};
 use hal::{DType, Kernel, RawSlice};
 
 /// The work of a kernel.
@@ -36,7 +38,9 @@ pub(super) const fn family(kernel: &Kernel) -> &'static str {
         | Kernel::RowSum(_)
         | Kernel::Softmax(_)
         | Kernel::SoftmaxBackward(_) => "norm",
-        Kernel::AttentionForward(_) | Kernel::AttentionBackward(_) => "attention",
+        Kernel::AttentionForward(_) | Kernel::AttentionBackward(_) | Kernel::PagedAttention(_) => {
+            "attention"
+        }
         Kernel::SoftmaxStatistics(_)
         | Kernel::CombineSoftmax(_)
         | Kernel::CrossEntropyBackward(_) => "loss",
@@ -75,6 +79,9 @@ pub(super) fn work(kernel: &Kernel) -> Work {
         Kernel::AttentionBackward(call) => {
             return attention(kernel, call.shape, call.q.dtype, true);
         }
+        Kernel::PagedAttention(call) => return paged(call),
+        Kernel::StorePages(call) => 4.0 * size(call.keys) + size(call.slots),
+        Kernel::LoadPages(call) => 4.0 * size(call.keys) + size(call.slots),
         Kernel::Custom(call) => {
             let CustomCost { flop, bytes } = call.cost();
             let dtype = call.dtype();
@@ -142,6 +149,23 @@ fn attention(kernel: &Kernel, shape: AttentionShape, dtype: DType, backward: boo
         shape,
         dtype,
         backward,
+    }
+}
+
+// Of all keys that the table has room for.
+fn paged(call: &PagedAttention) -> Work {
+    let shape = AttentionShape {
+        sequences: call.shape.sequences,
+        ..call
+            .shape
+            .of_sequence(PAGE_TOKENS * call.shape.table_pages, 0)
+    };
+    let page = (call.shape.pages.elements() * call.q.dtype.bytes()) as f64;
+    Work::Attention {
+        bytes: 2.0 * size(call.q) + 2.0 * page * call.table.len as f64,
+        shape,
+        dtype: call.q.dtype,
+        backward: false,
     }
 }
 

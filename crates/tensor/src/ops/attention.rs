@@ -172,8 +172,8 @@ pub fn attention_backward(
     Ok([d_q, d_k, d_v])
 }
 
-fn check(shape: &AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<()> {
-    float("attention", q)?;
+// What holds for any tensors.
+pub(super) fn check_sizes(shape: &AttentionShape) -> Result<()> {
     if shape.kv_heads == 0 || !shape.heads.is_multiple_of(shape.kv_heads) {
         let found = format!(
             "{} heads over {} key and value heads",
@@ -196,6 +196,12 @@ fn check(shape: &AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(
         let found = format!("scores capped at {cap}");
         return Err(Error::invalid("attention", found, "a number above 0"));
     }
+    Ok(())
+}
+
+fn check(shape: &AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<()> {
+    float("attention", q)?;
+    check_sizes(shape)?;
     if shape.keys == 0 && shape.queries > 0 {
         let found = format!("{} queries per sequence, and no key", shape.queries);
         return Err(Error::invalid("attention", found, "at least one key"));
@@ -288,36 +294,74 @@ pub fn rope(
     frequencies: impl Into<RotaryFrequencies>,
     backward: bool,
 ) -> Result<Tensor> {
-    float("rope", x)?;
-    let RotaryHead { size, turned } = head.into();
-    let (rows, columns) = (x.num_rows(), x.columns());
-    let whole = |size: usize, part: usize| part > 0 && size.is_multiple_of(part);
-    let turns = turned > 0 && turned <= size && turned.is_multiple_of(2);
-    let fits = whole(rows, sequence) && whole(columns, size) && turns;
+    let (head, frequencies) = (head.into(), frequencies.into());
+    let fits = sequence > 0 && x.num_rows().is_multiple_of(sequence);
     if !fits {
-        let needed = format!("rows of a multiple of {sequence}, columns of even heads of {size}");
-        let found = match turned == size {
-            true => format!("{x:?}"),
-            false => format!("{x:?}, of whose heads {turned} elements turn"),
-        };
-        return Err(Error::invalid("rope", found, needed));
+        let needed = format!("rows of a multiple of {sequence}");
+        return Err(Error::invalid("rope", format!("{x:?}"), needed));
     }
     if first_position.checked_add(sequence).is_none() {
         let found = format!("{sequence} positions from {first_position} on");
         return Err(Error::invalid("rope", found, "positions below 2^64"));
+    }
+    rotate(
+        x,
+        None,
+        [sequence, first_position],
+        (head, frequencies),
+        backward,
+    )
+}
+
+/// As [`rope`], where each row has a position of its own.
+///
+/// # Shapes
+/// `x` and the result: rows x (heads * head size). `places`: rows, u32.
+/// # Errors
+/// As for [`rope`], and if `places` are other than that.
+pub fn rope_at(
+    x: &Tensor,
+    places: &Tensor,
+    head: impl Into<RotaryHead>,
+    frequencies: impl Into<RotaryFrequencies>,
+) -> Result<Tensor> {
+    holds("rope", "places", places, x.num_rows(), DType::U32)?;
+    let (head, frequencies) = (head.into(), frequencies.into());
+    rotate(x, Some(places), [1, 0], (head, frequencies), false)
+}
+
+fn rotate(
+    x: &Tensor,
+    places: Option<&Tensor>,
+    [sequence, first_position]: [usize; 2],
+    (head, frequencies): (RotaryHead, RotaryFrequencies),
+    backward: bool,
+) -> Result<Tensor> {
+    float("rope", x)?;
+    let RotaryHead { size, turned } = head;
+    let columns = x.columns();
+    let turns = turned > 0 && turned <= size && turned.is_multiple_of(2);
+    if !(turns && columns > 0 && columns.is_multiple_of(size)) {
+        let found = match turned == size {
+            true => format!("{x:?}"),
+            false => format!("{x:?}, of whose heads {turned} elements turn"),
+        };
+        let needed = format!("columns of even heads of {size}");
+        return Err(Error::invalid("rope", found, needed));
     }
     let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
     let mut args = Arguments::default();
     let kernel = Rope {
         x: args.take(x),
         out: args.take(&out),
-        rows,
+        rows: x.num_rows(),
         sequence,
         first_position,
+        places: places.map(|places| args.take(places)),
         heads: columns / size,
         head_size: size,
         turned,
-        frequencies: frequencies.into(),
+        frequencies,
         backward,
     };
     launch(&mut args, Kernel::Rope(kernel))?;

@@ -3,7 +3,7 @@
 //!
 //! These have no gradients: [`autograd`](crate::autograd) and the layers build on them. Each family of the
 //! seam's kernels has a file: [`matmul`](mod@matmul), [`elementwise`], [`norm`], [`attention`](mod@attention),
-//! [`loss`], [`embedding`](mod@embedding), [`documents`], [`quantised`], [`optimiser`], [`coded`], [`factored`], [`layout`], [`dims`], [`rows`]; and
+//! [`loss`], [`embedding`](mod@embedding), [`documents`], [`pages`], [`quantised`], [`optimiser`], [`coded`], [`factored`], [`layout`], [`dims`], [`rows`]; and
 //! [`custom`](fn@custom) is for custom kernels.
 //!
 //! # Errors
@@ -24,10 +24,11 @@ pub mod loss;
 pub mod matmul;
 pub mod norm;
 pub mod optimiser;
+pub mod pages;
 pub mod quantised;
 pub mod rows;
 
-pub use attention::{attention, attention_backward, attention_join, rope};
+pub use attention::{attention, attention_backward, attention_join, rope, rope_at};
 pub use custom::{
     Custom, CustomArguments, CustomCost, CustomKernel, CustomNumber, DeviceCode, custom,
 };

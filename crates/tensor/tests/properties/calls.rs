@@ -13,6 +13,7 @@ use fascicle_tensor::{
         loss::VocabularyShard,
         norm::{NormKind, NormShape},
         optimiser::{AdamW, Lion, Update},
+        pages::{PageShape, PagedShape, Pages},
     },
     trace,
 };
@@ -321,6 +322,13 @@ pub const ALL: &[(&str, Call)] = &[
     ("norm", norm),
     ("norm_backward", norm_backward),
     ("attention", attention),
+    ("pages", pages),
+    ("rope_at", |w, s| {
+        let x = w.tensor(s.tensors[0]);
+        let places = numbers(w, s, &[x.num_rows()])?;
+        let head = if s.fits() { x.columns() } else { s.sizes[1] };
+        keep(w, |_| ops::rope_at(&x, &places, head, s.numbers[0]))
+    }),
     ("attention_join", |w, s| {
         let mut sizes = [s.sizes[0], s.sizes[1], s.sizes[2]];
         let mut all = s.tensors.map(|index| w.tensor(index));
@@ -462,7 +470,11 @@ pub const ALL: &[(&str, Call)] = &[
         let links = [0, 1].map(|link| w.stream(s.choices[link]).clone());
         let room = (&Place::Host, s.small(0));
         let beyond = Beyond::new(&device, ("weights", "a test"), room, links)?;
-        let (x, y) = (w.tensor(s.tensors[0]), w.tensor(s.tensors[1]));
+        let x = w.tensor(s.tensors[0]);
+        let y = match s.fits() {
+            true => Tensor::zeros(x.device(), x.dtype(), x.shape())?,
+            false => w.tensor(s.tensors[1]),
+        };
         let [one, other] = [&x, &y].map(|tensor| Paged::zeros(tensor, &beyond));
         x.fill(s.numbers[0])?;
         one.leave()?;
@@ -527,6 +539,70 @@ fn typed(world: &World, step: &Step, dtype: DType, shape: &[usize]) -> Result<Te
         true => Tensor::full(&world.devices[0], dtype, shape, 0.25),
         false => Ok(world.tensor(step.tensors[5])),
     }
+}
+
+// Some u32, of any values.
+fn numbers(world: &World, step: &Step, shape: &[usize]) -> Result<Tensor> {
+    match step.fits() {
+        true => {
+            let count: usize = shape.iter().product();
+            let small = (0..count).map(|index| (step.sizes[index % 4] % 200) as u32);
+            let all: Vec<u32> = small.collect();
+            Tensor::from_slice(&world.devices[0], shape, &all)
+        }
+        false => Ok(world.tensor(step.tensors[5])),
+    }
+}
+
+// Pages that are written, read, copied and attended to, by slots, tables and lengths of any values.
+fn pages(world: &mut World, step: &Step) -> Result<()> {
+    let shape = match step.fits() {
+        true => PageShape {
+            pages: step.small(0),
+            kv_heads: step.small(1).clamp(1, 2),
+            head_size: step.small(2).clamp(1, 3),
+        },
+        false => PageShape {
+            pages: step.small(0),
+            kv_heads: step.sizes[1].min(9),
+            head_size: step.sizes[2].min(9),
+        },
+    };
+    let dtype = step.dtype();
+    let own = Pages::new(&world.devices[0], dtype, shape)?;
+    let (tokens, width) = (step.small(3), shape.width());
+    let slots = numbers(world, step, &[tokens])?;
+    let rows = |world: &World| typed(world, step, dtype, &[tokens, width]);
+    let stored = own.store(&slots, &rows(world)?, &rows(world)?);
+    let copied = own.copy_to(
+        step.small(0) % 3,
+        step.small(1) % 3,
+        &own,
+        step.small(2) % 3,
+    );
+    let loaded = own.load(&slots);
+    let [sequences, queries, table_pages] = [step.small(1), step.small(2), step.small(0).max(1)];
+    let group = if step.fits() { 2 } else { step.small(4) };
+    let paged = PagedShape {
+        sequences,
+        queries,
+        table_pages,
+        heads: shape.kv_heads * group,
+        pages: shape,
+        window: step.fits().then_some(step.small(3)),
+        scale: 1.0,
+        score_cap: None,
+    };
+    let q = typed(
+        world,
+        step,
+        dtype,
+        &[sequences * queries, paged.heads * shape.head_size],
+    )?;
+    let table = numbers(world, step, &[sequences, table_pages])?;
+    let held = numbers(world, step, &[sequences, 2])?;
+    let attended = keep(world, |_| own.attention(paged, &q, (&table, &held), None));
+    stored.and(copied).and(loaded.map(drop)).and(attended)
 }
 
 // A part of a matrix whose rows meet the columns of a tensor, or of any sizes.

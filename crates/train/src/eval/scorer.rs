@@ -121,7 +121,10 @@ impl<'a> Scorer<'a> {
         if pass.iter().all(|one| one.shared == 0) {
             return Ok(pass.iter().flat_map(|one| &one.members).map(row).collect());
         }
-        let begun: Vec<_> = pass.iter().map(|one| (one, SequenceCache::new())).collect();
+        let begun: Vec<_> = pass
+            .iter()
+            .map(|one| (one, self.pipeline.sequence()))
+            .collect();
         let first = |(one, cache): &(&Beginning, SequenceCache)| {
             row(&one.members[0]).beginning(one.shared, cache.clone())
         };
@@ -129,7 +132,7 @@ impl<'a> Scorer<'a> {
         let mut rows = Vec::new();
         for (one, cache) in begun {
             for index in &one.members {
-                let own = cache.copy_of_first(one.shared)?;
+                let own = cache.beginning(one.shared)?;
                 rows.push(row(index).after(own));
             }
         }

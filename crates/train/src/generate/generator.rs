@@ -23,11 +23,11 @@ pub struct GeneratorOptions {
     pub sequences: usize,
     /// Tokens of prompts that a step runs at most, so that a long prompt does not keep others from their next tokens.
     pub prefill: usize,
-    /// Tokens whose keys and values are kept at most, of all sequences together, in whole blocks of
-    /// [`BLOCK_TOKENS`](parallel::cache::BLOCK_TOKENS); a sequence waits until all that it may need is free. 0 leaves the limit
+    /// Tokens whose keys and values are kept at most, of all sequences together, in whole pages of
+    /// [`PAGE_TOKENS`](parallel::cache::PAGE_TOKENS); a sequence waits until all that it may need is free. 0 leaves the limit
     /// to the device's memory, where a sequence may fail.
     pub kept_tokens: usize,
-    /// Tokens of texts that have ended whose keys and values stay at most, in whole blocks, for texts that begin alike: these then run
+    /// Tokens of texts that have ended whose keys and values stay at most, in whole pages, for texts that begin alike: these then run
     /// the rest of their prompts alone. They are the first to go where `kept_tokens` leaves no room. 0: none.
     pub prefixes: usize,
 }
@@ -104,8 +104,9 @@ impl<'a> Generator<'a> {
         }
         let id = RequestId(self.num_added);
         self.num_added += 1;
+        let cache = self.pipeline.sequence();
         self.waiting
-            .push_back(Sequence::new(id, request, self.tokenizer));
+            .push_back(Sequence::new(id, request, self.tokenizer, cache));
         Ok(id)
     }
 
@@ -244,8 +245,8 @@ impl<'a> Generator<'a> {
         self.options.prefixes > 0 && of_prompts.any(is_run)
     }
 
-    // Gives a sequence the keys and values of the first tokens that another one has computed: a copy, or the other's own if an ended one
-    // has nothing else. What is kept of ended ones then fits into `room`.
+    // Gives a sequence the keys and values of the first tokens that another one has computed: the same pages, or the other's own
+    // cache if an ended one has nothing else. What is kept of ended ones then fits into `room`.
     fn begin_alike(&mut self, sequence: &mut Sequence, room: usize) -> Result<()> {
         sequence.move_window(self.text.context);
         let window = sequence.window(self.text.context);
@@ -261,8 +262,8 @@ impl<'a> Generator<'a> {
         let is_kept = !is_ended || self.prefixes.has(&cache);
         let own = match (is_all, is_kept) {
             (true, _) => Some(cache.clone()),
-            (_, true) => cache.copy_of_first(count).ok(),
-            // There is no room for a copy.
+            (_, true) => cache.beginning(count).ok(),
+            // There is no room for the other's beside its own.
             (_, false) => return Ok(()),
         };
         // Of layers with windows, which may have dropped what is needed, some ranks may have none.
@@ -273,7 +274,9 @@ impl<'a> Generator<'a> {
         if is_all {
             self.prefixes.remove(&cache);
         }
-        sequence.cache = own.unwrap_or_default();
+        if let Some(own) = own {
+            sequence.cache = own;
+        }
         sequence.reused_tokens = count;
         self.speed.reused_tokens += count;
         Ok(())

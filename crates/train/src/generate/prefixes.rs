@@ -1,9 +1,9 @@
 //! Keys and values of texts that have ended, for later texts that begin alike.
 
-use parallel::cache::{BLOCK_TOKENS, SequenceCache};
+use parallel::cache::{PAGE_TOKENS, SequenceCache};
 use std::collections::VecDeque;
 
-/// The fewest tokens that are worth a copy: each layer copies by calls of its own.
+/// The fewest tokens that are worth sharing: each layer copies the last page, and ranks exchange a byte.
 pub(super) const LEAST: usize = 16;
 
 /// The tokens that the windows of two sequences begin with, but for the last of each, which it runs itself.
@@ -16,7 +16,7 @@ pub(super) fn shared(one: &[u32], other: &[u32]) -> usize {
 /// Caches of ended sequences, the one that was used last at the back.
 pub(super) struct Prefixes {
     caches: VecDeque<SequenceCache>,
-    // Tokens that they hold at most, in whole blocks.
+    // Tokens that they hold at most, in whole pages.
     most: usize,
 }
 
@@ -28,14 +28,14 @@ impl Prefixes {
         }
     }
 
-    /// The tokens whose keys and values are held, in whole blocks.
+    /// The tokens whose keys and values are held, in whole pages.
     pub(super) fn tokens(&self) -> usize {
-        self.caches.iter().map(in_blocks).sum()
+        self.caches.iter().map(in_pages).sum()
     }
 
     /// Keeps what an ended sequence has computed.
     pub(super) fn keep(&mut self, cache: SequenceCache) {
-        if cache.len() < LEAST || in_blocks(&cache) > self.most {
+        if cache.len() < LEAST || in_pages(&cache) > self.most {
             return;
         }
         let covers = |one: &SequenceCache, other: &SequenceCache| {
@@ -97,6 +97,6 @@ impl Prefixes {
     }
 }
 
-fn in_blocks(cache: &SequenceCache) -> usize {
-    cache.len().next_multiple_of(BLOCK_TOKENS)
+fn in_pages(cache: &SequenceCache) -> usize {
+    cache.len().next_multiple_of(PAGE_TOKENS)
 }

@@ -5,7 +5,7 @@ use super::{
     window,
 };
 use crate::data::Tokenizer;
-use parallel::cache::{BLOCK_TOKENS, SequenceCache};
+use parallel::cache::{PAGE_TOKENS, SequenceCache};
 
 /// A request, its tokens so far, and what the model keeps of them.
 pub(super) struct Sequence {
@@ -23,10 +23,16 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    pub(super) fn new(id: RequestId, request: Request, tokenizer: &Tokenizer) -> Sequence {
+    /// `cache`: one of no tokens.
+    pub(super) fn new(
+        id: RequestId,
+        request: Request,
+        tokenizer: &Tokenizer,
+        cache: SequenceCache,
+    ) -> Sequence {
         Sequence {
             id,
-            cache: SequenceCache::new(),
+            cache,
             reused_tokens: 0,
             sampler: Sampler::new(request.sampling.clone(), &request.prompt),
             tokens: request.prompt.clone(),
@@ -57,7 +63,7 @@ impl Sequence {
 
     /// Returns the memory of its keys and values, which are computed again if it runs on.
     pub(super) fn forget(&mut self) {
-        self.cache = SequenceCache::new();
+        self.cache = self.cache.another();
     }
 
     /// Whether no token was generated yet.
@@ -65,11 +71,11 @@ impl Sequence {
         self.tokens.len() == self.request.prompt.len()
     }
 
-    /// The tokens for which it may need memory, in whole blocks.
+    /// The tokens for which it may need memory, in whole pages.
     pub(super) fn most_kept(request: &Request, context: usize) -> usize {
         // The last token is never run.
         let all = request.prompt.len() + request.tokens - 1;
-        all.min(context).next_multiple_of(BLOCK_TOKENS)
+        all.min(context).next_multiple_of(PAGE_TOKENS)
     }
 
     /// Appends a chosen token.

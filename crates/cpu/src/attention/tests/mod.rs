@@ -2,6 +2,7 @@
 
 mod caps;
 mod documents;
+mod paged;
 mod pieces;
 mod reference;
 mod windows;

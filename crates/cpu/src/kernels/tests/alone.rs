@@ -272,6 +272,7 @@ fn sequences_of_attention_and_rope() {
                 out: m[1],
                 rows: sequences * sequence,
                 sequence,
+                places: None,
                 first_position: 0,
                 heads,
                 head_size,

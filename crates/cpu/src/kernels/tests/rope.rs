@@ -123,6 +123,7 @@ fn rope_turns_pairs_either_way_and_leaves_the_rest() {
                         out,
                         rows,
                         sequence,
+                        places: None,
                         first_position,
                         heads,
                         head_size,
@@ -153,6 +154,7 @@ fn a_later_part_of_a_sequence_has_the_bits_of_the_whole() {
                     out: m[1],
                     rows,
                     sequence: rows,
+                    places: None,
                     first_position,
                     heads,
                     head_size,
@@ -165,5 +167,51 @@ fn a_later_part_of_a_sequence_has_the_bits_of_the_whole() {
         };
         let whole = turn(&x, 0);
         assert_eq!(turn(&x[cut * width..], cut), whole[cut * width..]);
+    }
+}
+
+/// Few rows, which take sines of their own, and many, which share those of tables.
+#[test]
+fn rows_turn_by_their_own_places() {
+    let (heads, head_size) = (3, 10);
+    let width = heads * head_size;
+    for rows in [1, 2, 150] {
+        let places: Vec<f64> = (0..rows).map(|row| (row * 53 % 300 + 64) as f64).collect();
+        for dtype in FLOATS {
+            let x = random(dtype, rows * width, 1);
+            let turn = |x: &[f64], place: Option<&[f64]>, first_position: usize| {
+                let rows = x.len() / width;
+                let of_places = place.map_or_else(|| vec![0.0], <[f64]>::to_vec);
+                let memories = [
+                    (dtype, x.to_vec()),
+                    (dtype, vec![0.0; x.len()]),
+                    (DType::U32, of_places),
+                ];
+                run(&memories, |m| {
+                    Kernel::Rope(Rope {
+                        x: m[0],
+                        out: m[1],
+                        rows,
+                        sequence: rows,
+                        places: place.map(|_| m[2]),
+                        first_position,
+                        heads,
+                        head_size,
+                        turned: head_size,
+                        frequencies: 10_000.0.into(),
+                        backward: false,
+                    })
+                })
+                .remove(1)
+            };
+            let found = turn(&x, Some(&places), 0);
+            for (row, place) in places.iter().enumerate() {
+                let own = row * width..(row + 1) * width;
+                // Alone among rows that are as many as those of a table.
+                let padded = [&x[own.clone()], &vec![0.0; 200 * width]].concat();
+                let alone = turn(&padded, None, *place as usize);
+                assert_eq!(found[own], alone[..width], "{dtype}: {place}");
+            }
+        }
     }
 }

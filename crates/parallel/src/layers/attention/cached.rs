@@ -3,17 +3,22 @@
 use super::{AttentionOptions, AttentionShape, DTensor};
 use crate::cache::{CachedRows, Kept};
 use grid::Axis;
-use tensor::{Result, Tensor, Var, ops};
+use hal::kernel::pages::MOST_PAGED_QUERIES;
+use tensor::{
+    Device, Result, Tensor, Var,
+    ops::{self, pages::PagedShape},
+};
 
 /// Attention of the new tokens of each row to all tokens of its sequence; their keys and values are kept.
 ///
-/// Rows hold unequally many keys, so that each is a call of its own.
+/// Few new tokens attend to the pages where they lie, all rows at a time. For many, and where a device computes other sums for pages but
+/// promises one order, the keys of a row are laid out once, and each row is a call of its own, as rows hold unequally many.
 ///
 /// # Shapes
 /// `shape`: that of the new tokens alone. `documents`: rows x new tokens.
 /// # Errors
-/// [`Error::Invalid`](tensor::Error::Invalid) if the pass has other new tokens, and as
-/// [`SequenceCache::append`](crate::cache::SequenceCache); [`Error::OutOfMemory`](tensor::Error::OutOfMemory).
+/// [`Error::Invalid`](tensor::Error::Invalid) if the pass has other new tokens, and as [`CachedRows::keep`];
+/// [`Error::OutOfMemory`](tensor::Error::OutOfMemory).
 pub(super) fn attention(
     options: &AttentionOptions,
     (shape, cached): (AttentionShape, &CachedRows),
@@ -21,42 +26,66 @@ pub(super) fn attention(
     documents: Option<&Tensor>,
 ) -> Result<DTensor> {
     cached.check(&options.name, shape.sequences, shape.queries)?;
-    let (rows, tokens) = (shape.sequences, shape.queries);
+    let tokens = shape.sequences * shape.queries;
     let matrix = |x: &DTensor| {
         let all = x.tensor()?;
-        all.reshape(&[rows * tokens, all.columns()])
+        all.reshape(&[tokens, all.columns()])
     };
     let [queries, keys, values] = [matrix(q)?, matrix(k)?, matrix(v)?];
-    let documents = documents.map(|starts| starts.reshape(&[rows * tokens]));
+    let documents = documents.map(|starts| starts.reshape(&[tokens]));
     let documents = documents.transpose()?;
-    let of_row = |row: usize| {
-        let own = |all: &Tensor| all.rows(row * tokens, tokens);
-        let cache = &cached.rows()[row].cache;
-        let new = [&own(&keys)?, &own(&values)?];
-        let Kept {
-            first,
-            keys,
-            values,
-        } = cache.append(&options.name, new, options.window)?;
+    let heads = [shape.kv_heads, shape.head_size];
+    let kept = cached.keep(&options.name, options.window, heads, [&keys, &values])?;
+    let out = if cached.common_place() == Some(0) {
+        // They hold nothing else.
+        ops::attention(shape, &queries, &keys, &values, documents.as_ref())?.0
+    } else if shape.queries <= MOST_PAGED_QUERIES && has_order_of_rows(queries.device()) {
+        let paged = PagedShape {
+            sequences: shape.sequences,
+            queries: shape.queries,
+            table_pages: kept.tables.num_pages,
+            heads: shape.heads,
+            pages: kept.pages.shape(),
+            window: shape.window,
+            scale: shape.scale,
+            score_cap: shape.score_cap,
+        };
+        let tables = (&kept.tables.pages, &kept.tables.held);
+        kept.pages
+            .attention(paged, &queries, tables, documents.as_ref())?
+    } else {
+        by_rows(shape, &queries, &kept, documents.as_ref())?
+    };
+    let out = out.reshape(q.tensor()?.shape())?;
+    DTensor::new(q.pass(), Var::constant(out), q.features(), Some(Axis::X))
+}
+
+// Whether attention to pages has the order of sums that is promised, if one is.
+fn has_order_of_rows(device: &Device) -> bool {
+    let capabilities = device.capabilities();
+    capabilities.paged_sums || !capabilities.canonical_sums
+}
+
+fn by_rows(
+    shape: AttentionShape,
+    queries: &Tensor,
+    kept: &Kept,
+    documents: Option<&Tensor>,
+) -> Result<Tensor> {
+    let out = Tensor::empty(queries.device(), queries.dtype(), queries.shape())?;
+    for (row, of_row) in kept.tables.rows().iter().enumerate() {
+        let own = |all: &Tensor| all.rows(row * shape.queries, shape.queries);
+        let [keys, values] = kept.pages.load(&of_row.slots(queries.device())?)?;
         let shape = AttentionShape {
             sequences: 1,
-            keys: keys.num_rows(),
-            first_query: keys.num_rows() - tokens,
-            first_key: first,
+            keys: of_row.keys,
+            first_query: of_row.keys - shape.queries,
+            first_key: of_row.first,
             ..shape
         };
-        let starts = documents.as_ref().map(own).transpose()?;
-        Ok(ops::attention(shape, &own(&queries)?, &keys, &values, starts.as_ref())?.0)
-    };
-    let out = match rows {
-        1 => of_row(0)?.reshape(q.tensor()?.shape())?,
-        _ => {
-            let out = Tensor::empty(queries.device(), queries.dtype(), queries.shape())?;
-            for row in 0..rows {
-                ops::copy(&of_row(row)?, &out.rows(row * tokens, tokens)?)?;
-            }
-            out.reshape(q.tensor()?.shape())?
-        }
-    };
-    DTensor::new(q.pass(), Var::constant(out), q.features(), Some(Axis::X))
+        let starts = documents.map(own).transpose()?;
+        let (result, _) = ops::attention(shape, &own(queries)?, &keys, &values, starts.as_ref())?;
+        ops::copy(&result, &own(&out)?)?;
+    }
+    Ok(out)
 }

@@ -73,20 +73,9 @@ fn of_new_tokens(
 ) -> Result<DTensor> {
     let input = x.tensor()?;
     cached.check("rope", input.num_rows() / sequence.max(1), sequence)?;
-    let rotated = |x: &Tensor, first| ops::rope(x, sequence, first, head, frequencies, false);
     let out = match cached.common_place() {
-        Some(first) => rotated(input, first)?,
-        None => {
-            let out = Tensor::empty(input.device(), input.dtype(), input.shape())?;
-            let [from, to] = [input, &out]
-                .map(|all| all.reshape(&[cached.rows().len() * sequence, all.columns()]));
-            let (from, to) = (from?, to?);
-            for (row, of_row) in cached.rows().iter().enumerate() {
-                let own = |all: &Tensor| all.rows(row * sequence, sequence);
-                ops::copy(&rotated(&own(&from)?, of_row.cache.len())?, &own(&to)?)?;
-            }
-            out
-        }
+        Some(first) => ops::rope(input, sequence, first, head, frequencies, false)?,
+        None => ops::rope_at(input, &cached.places(input.device())?, head, frequencies)?,
     };
     Ok(x.like(Var::constant(out)))
 }

@@ -4,7 +4,7 @@ use super::super::{random, timing};
 use crate::numbers::Spread;
 use hal::random::Key;
 use std::{collections::BTreeSet, fmt};
-use tensor::{DType, Device, Tensor};
+use tensor::{DType, Device, Tensor, ops::pages::Pages};
 
 /// No operand is still in a cache when a call uses it again, once other calls have moved this many bytes in
 /// between.
@@ -40,7 +40,9 @@ pub(super) struct Operands {
     pub(super) written: Vec<Tensor>,
     /// A table of which the operation uses only some rows.
     pub(super) table: Option<Tensor>,
-    /// Bytes of those rows: once for reading, once more for writing.
+    /// Pages of which it uses only some slots.
+    pub(super) pages: Option<Pages>,
+    /// Bytes of those rows and slots: once for reading, once more for writing.
     pub(super) table_bytes: usize,
 }
 
@@ -68,6 +70,19 @@ impl Case {
             make: Box::new(make),
             call: Box::new(call),
         }
+    }
+
+    /// As [`Case::new`], of an operation on pages, which `make` makes.
+    pub(super) fn with_pages(
+        name: &str,
+        family: &'static str,
+        make: impl Fn(&Maker<'_>) -> train::Result<Operands> + 'static,
+        call: impl Fn(&Pages, &Operands) -> train::Result<Vec<Tensor>> + 'static,
+    ) -> Case {
+        Case::new(name, family, make, move |operands| {
+            let pages = operands.pages.as_ref().expect("made with pages");
+            call(pages, operands)
+        })
     }
 
     /// The same for an operation that is limited by GEMMs, with `flop` floating-point operations.
@@ -133,7 +148,8 @@ impl Operands {
 
     fn held(&self) -> usize {
         let table = self.table.as_ref().map_or(0, Tensor::bytes);
-        bytes(&self.read) + bytes(&self.updated) + bytes(&self.written) + table
+        let pages = self.pages.as_ref().map_or(0, Pages::bytes);
+        bytes(&self.read) + bytes(&self.updated) + bytes(&self.written) + table + pages
     }
 }
 

@@ -5,6 +5,7 @@ mod case;
 mod elementwise;
 mod launches;
 mod optimiser;
+mod pages;
 mod quantised;
 mod rows;
 
@@ -171,6 +172,7 @@ impl Sizes {
         cases.extend(rows::cases(self));
         cases.extend(optimiser::cases(self));
         cases.extend(attention::cases(self));
+        cases.extend(pages::cases(self, dtype));
         cases
     }
 }

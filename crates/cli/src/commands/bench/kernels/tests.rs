@@ -144,6 +144,7 @@ fn each_operand_moves_once_and_an_updated_one_twice() {
     assert!((2..=vocabulary).contains(&different));
     let weights = 4 * hidden * hidden + 2 * hidden * mlp;
     let coded = hidden * mlp;
+    let (texts, pages) = (4, 1);
     for (name, expected) in [
         ("add", 3 * stream),
         ("add_bias", 2 * inner + 2 * mlp),
@@ -165,6 +166,11 @@ fn each_operand_moves_once_and_an_updated_one_twice() {
         (
             "quantised_matmul nf4",
             coded / 2 + 4 * hidden * mlp / 64 + 2 * hidden + 2 * mlp,
+        ),
+        ("store_pages", 4 * texts + 4 * (2 * texts * hidden)),
+        (
+            "paged_attention",
+            2 * (2 * tokens * hidden) + 2 * (2 * texts * hidden) + 4 * texts * (pages + 2),
         ),
         ("layer_norm", 2 * stream + moments + 2 * row),
         (
@@ -210,5 +216,5 @@ fn each_operand_moves_once_and_an_updated_one_twice() {
     ] {
         assert_eq!(bytes(name), expected, "{name}");
     }
-    assert_eq!(cases.len(), 28);
+    assert_eq!(cases.len(), 30);
 }
