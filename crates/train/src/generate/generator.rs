@@ -24,8 +24,8 @@ pub struct GeneratorOptions {
     /// Tokens of prompts that a step runs at most, so that a long prompt does not keep others from their next tokens.
     pub prefill: usize,
     /// Tokens whose keys and values are kept at most, of all sequences together, in whole pages of
-    /// [`PAGE_TOKENS`](parallel::cache::PAGE_TOKENS); a sequence waits until all that it may need is free. 0 leaves the limit
-    /// to the device's memory, where a sequence may fail.
+    /// [`PAGE_TOKENS`](parallel::cache::PAGE_TOKENS); a sequence waits until all that it may need is free. Their memory may be
+    /// an eighth larger. 0 leaves the limit to the device's memory, where a sequence may fail.
     pub kept_tokens: usize,
     /// Tokens of texts that have ended whose keys and values stay at most, in whole pages, for texts that begin alike: these then run
     /// the rest of their prompts alone. They are the first to go where `kept_tokens` leaves no room. 0: none.
