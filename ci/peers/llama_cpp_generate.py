@@ -108,12 +108,11 @@ with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
     options.n_ctx, options.n_batch, options.n_ubatch = args.batch * args.context, 512, 512
     options.n_seq_max = args.batch
     options.n_threads = options.n_threads_batch = args.threads
-    element = {"f32": llama_cpp.GGML_TYPE_F32, "bf16": llama_cpp.GGML_TYPE_BF16}[args.precision]
-    options.type_k = options.type_v = element
+    options.type_k = options.type_v = int(kind)
     context = llama_cpp.llama_init_from_model(model, options)
     batch = llama_cpp.llama_batch_init(512, 0, 1)
     prefill, decode = [], []
-    for round in range(args.rounds + 1):
+    for number in range(args.rounds + 1):
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), True)
         begun = time.perf_counter()
         newest = [0] * args.batch
@@ -132,7 +131,7 @@ with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
             rows = [(newest[sequence], args.prompt + step, sequence, True) for sequence in range(args.batch)]
             newest = run(context, batch, rows)
         end = time.perf_counter()
-        if round > 0:
+        if number > 0:
             prefill.append(args.batch * args.prompt / (middle - begun))
             decode.append(args.batch * (args.tokens - 1) / (end - middle))
 

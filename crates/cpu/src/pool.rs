@@ -3,7 +3,7 @@
 use hal::{Error, Result};
 use std::ops::Range;
 
-/// The threads of one rank: the calling one alone, or a pool of several.
+/// The threads of one rank: the calling one, and a pool of the others.
 #[derive(Debug)]
 pub(crate) struct Pool {
     threads: usize,
@@ -30,7 +30,10 @@ impl Pool {
                 workers: None,
             }),
             _ => {
-                let workers = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+                // The caller works too: to hand all of its work over would take two more wake-ups, each as long as a small kernel.
+                let workers = rayon::ThreadPoolBuilder::new()
+                    .num_threads(threads - 1)
+                    .build();
                 Ok(Pool {
                     threads,
                     workers: Some(workers.map_err(|error| refuse(error.to_string()))?),
@@ -42,14 +45,6 @@ impl Pool {
     /// Number of threads.
     pub(crate) fn threads(&self) -> usize {
         self.threads
-    }
-
-    /// Runs `work` where rayon's own loops use this pool.
-    pub(crate) fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        match &self.workers {
-            None => work(),
-            Some(workers) => workers.install(work),
-        }
     }
 
     /// Splits `0..len` into one range per thread, each of at least `grain` items (except the last), and runs
@@ -64,15 +59,13 @@ impl Pool {
     // Compiled once: with a copy per kernel, rayon's scopes and jobs were half of the crate's code.
     fn split_dyn(&self, len: usize, grain: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
         let parts = (len / grain.max(1)).clamp(1, self.threads);
-        if parts == 1 {
+        let Some(workers) = self.workers.as_ref().filter(|_| parts > 1) else {
             return work(0..len);
-        }
+        };
         let part = |index: usize| index * len / parts..(index + 1) * len / parts;
-        self.install(|| {
-            rayon::scope(|scope| {
-                (1..parts).for_each(|index| scope.spawn(move |_| work(part(index))));
-                work(part(0));
-            });
+        workers.in_place_scope(|scope| {
+            (1..parts).for_each(|index| scope.spawn(move |_| work(part(index))));
+            work(part(0));
         });
     }
 }

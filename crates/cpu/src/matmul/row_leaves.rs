@@ -164,7 +164,8 @@ impl<A, R: Copy> RowLeaves<A, R> {
             let mut first = true;
             while start < end {
                 // Each number is a loop of its own, which takes time to compile.
-                let words = if end - start < WORDS { 1 } else { WORDS };
+                let many = end - start >= WORDS && b.is_whole(start + WORDS - 1);
+                let words = if many { WORDS } else { 1 };
                 let link = match start + words == end {
                     false => Link {
                         first,
@@ -225,6 +226,23 @@ impl<A, R: Copy> RowLeaves<A, R> {
             rows[word] = b.row(start + word);
         }
         let mut column = 0;
+        // A cache line of 16-bit elements is two vectors of sums. Rows share it where registers have room.
+        while T > 1 && N == 1 && column + 2 * lanes <= self.len {
+            let mut pairs = [[any; T]; 2];
+            for word in 0..T {
+                b.fetch(rows[word], T, column);
+                b.fetch(rows[word], T, column + lanes);
+                // SAFETY: two vectors from `column` on end within this row; several words at a time are whole.
+                let [first, second] = unsafe { b.two(multiplier, rows[word], column) };
+                (pairs[0][word], pairs[1][word]) = (first, second);
+            }
+            for half in 0..2 {
+                let place = (row, column + half * lanes, lanes);
+                // SAFETY: there is room for as many sums.
+                unsafe { self.vector::<M, T, N>(multiplier, &splats, &pairs[half], place, link) };
+            }
+            column += 2 * lanes;
+        }
         while column + lanes <= self.len {
             let mut vectors = [any; T];
             for word in 0..T {

@@ -22,6 +22,27 @@ pub(super) trait Source<M: Multiplier>: Copy {
     /// instructions.
     unsafe fn vector(self, multiplier: M, row: Self::Row, column: usize) -> M::Factors;
 
+    /// Whether a word has all its terms: all have, but for the last one of a number of terms that is not a multiple.
+    fn is_whole(self, _word: usize) -> bool {
+        true
+    }
+
+    /// Two vectors side by side of a row of whole words.
+    ///
+    /// # Safety
+    /// As for [`vector`](Source::vector), of twice as many columns.
+    #[inline(always)]
+    unsafe fn two(self, multiplier: M, row: Self::Row, column: usize) -> [M::Factors; 2] {
+        let lanes = size_of::<M::Factors>() / size_of::<M::Word>();
+        // SAFETY: the caller guarantees the columns.
+        unsafe {
+            [
+                self.vector(multiplier, row, column),
+                self.vector(multiplier, row, column + lanes),
+            ]
+        }
+    }
+
     /// A word of it.
     ///
     /// # Safety

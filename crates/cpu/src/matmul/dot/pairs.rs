@@ -75,6 +75,20 @@ impl Source<Dot> for PairRows {
     }
 
     #[inline(always)]
+    fn is_whole(self, word: usize) -> bool {
+        2 * word + 1 < self.terms
+    }
+
+    #[inline(always)]
+    unsafe fn two(self, _: Dot, (first, _): Self::Row, column: usize) -> [__m512bh; 2] {
+        // SAFETY: only a function compiled for AVX-512 makes `Dot`; the caller guarantees 32 columns of a row, and of the one behind.
+        unsafe {
+            let load = |row: *const bf16| _mm512_loadu_si512(row.wrapping_add(column).cast());
+            interleaved(load(first), load(self.elements.behind(first, 1)))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn word(self, (first, second): Self::Row, column: usize) -> u32 {
         // SAFETY: the caller guarantees the column of both rows.
         unsafe {
@@ -156,6 +170,31 @@ impl<D: Decoder> Source<Dot> for PairsOfCodes<D> {
             bf16::from_acc(number)
         };
         pair(rounded(first), second.map_or(bf16::ZERO, rounded))
+    }
+}
+
+// Pairs of elements of two rows: those of the first 16 columns, and those of the others.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn interleaved(first: __m512i, second: __m512i) -> [__m512bh; 2] {
+    const PLACES: [[u16; 32]; 2] = {
+        let mut places = [[0; 32]; 2];
+        let mut at = 0;
+        while at < 64 {
+            // The second row's elements have the places behind the first one's.
+            places[at / 32][at % 32] = (at / 2 + at % 2 * 32) as u16;
+            at += 1;
+        }
+        places
+    };
+    // SAFETY: 32 places have the size of a vector, and 32 bf16 that of 16 words; any bits are bf16.
+    unsafe {
+        let [low, high]: [__m512i; 2] = std::mem::transmute(PLACES);
+        let pairs = [
+            _mm512_permutex2var_epi16(first, low, second),
+            _mm512_permutex2var_epi16(first, high, second),
+        ];
+        std::mem::transmute(pairs)
     }
 }
 
