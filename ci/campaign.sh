@@ -63,7 +63,7 @@ for part in "${parts[@]}"; do
     fuzz)
       number=${number:-100000} begun=$SECONDS
       run ci/fuzz.sh "$number"
-      counts=$(sed -nE 's/^fuzz: ([a-z]+): ([0-9]+) inputs in .*/\1=\2/p' "$log")
+      counts=$(sed -nE 's/^fuzz: ([a-z_]+): ([0-9]+) inputs in .*/\1=\2/p' "$log")
       [ -z "$counts" ] || record fuzz "ci/fuzz.sh $number" $counts
       ;;
     tests)
