@@ -1,7 +1,7 @@
 //! The newest queries of sequences, on keys and values that lie in pages.
 //!
 //! A page of keys is a panel as matmuls read it, so that keys are read where they lie: a step of generation reads each once. The
-//! query heads that share them are rows of one product. A query's sums have the order of [`forward`](super::forward).
+//! query heads that share them are rows of one product. A query's sums have the order of [`forward`](super::forward()).
 
 use super::{
     BLOCK, GROUP,
