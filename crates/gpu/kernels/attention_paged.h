@@ -6,8 +6,8 @@
 // Source: Dao et al., "Flash-Decoding for long-context inference", 2023: parts of the keys on blocks of their own.
 #pragma once
 
+#include "attention.h"
 #include "pages.h"
-#include "reduce.h"
 
 namespace fascicle {
 
@@ -45,19 +45,28 @@ struct PagedQuery {
     u64 end;
 };
 
+// The attention of one sequence that holds `keys` keys.
+FASCICLE_DEVICE AttentionSizes sizes_of(const PagedAttentionParams& p, u64 sequence, u64 keys) {
+    AttentionSizes sizes{};
+    sizes.queries = p.queries;
+    sizes.keys = keys;
+    sizes.first_query = keys > p.queries ? keys - p.queries : 0;
+    sizes.window = p.window;
+    sizes.first_key = p.held[2 * sequence + 1];
+    sizes.documents = p.documents;
+    return sizes;
+}
+
 // Row `row` of those of the heads that share keys: its head, then its query.
-FASCICLE_DEVICE PagedQuery paged_query(const PagedAttentionParams& p, u64 sequence, u64 kv_head, u64 row, u64 keys) {
+FASCICLE_DEVICE PagedQuery paged_query(const PagedAttentionParams& p, const AttentionSizes& sizes, u64 sequence, u64 kv_head,
+                                       u64 row) {
     u64 group = p.heads / p.kv_heads;
     PagedQuery query{row < group * p.queries, 0, 0, 0};
     if (!query.exists) return query;
     u64 head = kv_head * group + row / p.queries, number = row % p.queries;
     query.at = ((sequence * p.queries + number) * p.heads + head) * p.head_size;
-    u64 before = keys > p.queries ? keys - p.queries : 0, own = before + number;
-    u64 start = p.documents ? p.documents[sequence * p.queries + number] : 0, place = p.held[2 * sequence + 1];
-    u64 first = start > place ? start - place : 0;
-    if (p.window && own + 1 > p.window + first) first = own + 1 - p.window;
-    query.begin = first < own ? first : own;
-    query.end = own + 1 < keys ? own + 1 : keys;
+    query.begin = first_key_of(sizes, sequence, number);
+    query.end = keys_before(sizes, number + 1);
     return query;
 }
 
@@ -90,9 +99,10 @@ FASCICLE_DEVICE void paged_attention(const PagedAttentionParams& p) {
     u64 kv_head = block_y() / groups_of_rows, first_row = block_y() % groups_of_rows * R;
     u64 most = p.table_pages * PAGE_TOKENS, keys = p.held[2 * sequence];
     keys = keys < most ? keys : most;
+    AttentionSizes sizes = sizes_of(p, sequence, keys);
     PagedQuery queries[R];
     FASCICLE_UNROLL
-    for (int r = 0; r < R; r++) queries[r] = paged_query(p, sequence, kv_head, first_row + u32(r), keys);
+    for (int r = 0; r < R; r++) queries[r] = paged_query(p, sizes, sequence, kv_head, first_row + u32(r));
     FASCICLE_UNROLL
     for (int r = 0; r < R; r++) {
         for (u32 e = thread; e < size; e += threads) {
@@ -136,6 +146,7 @@ FASCICLE_DEVICE void paged_attention(const PagedAttentionParams& p) {
         }
         FASCICLE_UNROLL
         for (int r = 0; r < R; r++) {
+            // As a ScoreBound does it, whose numbers would be spilled.
             A score = A(p.scale) * scores[r];
             if (p.score_cap > 0) score = A(p.score_cap) * tanh_of(score / A(p.score_cap));
             bool meets = queries[r].exists && key >= queries[r].begin && key < queries[r].end && key < end;

@@ -8,7 +8,7 @@ use super::{
     multiply::{Left, Multiply, Right},
     pack::{padded, panels, panels_len, rows, unpack},
     place::{Head, Task},
-    softmax::{cap_scores, exponentials},
+    softmax,
 };
 use crate::element::{Element, Real};
 use crate::{lanes::Lanes, matmul::scratch::with_scratch, pool::Pool};
@@ -228,18 +228,10 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
         let scores = &mut self.scratch.scores[row * step..][..end];
         let scores = scores.get_mut(begin..).unwrap_or_default();
         let met = head.first_keys.met_from(begin, query);
-        if met.is_empty() {
-            scores.fill(T::Acc::ZERO);
+        let Some((largest, sum)) = softmax::weights(scores, met.clone(), shape.score_cap) else {
             head.log_sum_exp.row_mut(0)[query] = T::Acc::LOWEST;
             return T::Acc::ONE;
-        }
-        // The sum has one order for every place of the query in its group.
-        let (scores, rest) = scores.split_at_mut(padded(met.end));
-        rest.fill(T::Acc::ZERO);
-        if let Some(cap) = shape.score_cap {
-            cap_scores(scores, T::Acc::of(cap));
-        }
-        let (largest, sum) = exponentials(scores, met.clone());
+        };
         head.log_sum_exp.row_mut(0)[query] = largest + sum.ln();
         if let Some(mask) = &head.mask {
             let keep = &mut self.scratch.keep[..met.end];

@@ -10,7 +10,7 @@ use super::{
     multiply::{Left, Multiply, Right},
     pack::padded,
     place::{Head, Task},
-    softmax::{cap_scores, exponentials},
+    softmax,
 };
 use crate::element::{Element, Real};
 use crate::kernels::memory::Shared;
@@ -144,7 +144,8 @@ impl<T: Element<Acc: Lanes>> Paged<'_, T> {
         for row in 0..rows {
             let scores = &mut self.scratch.scores[row * step..][first..padded(shape.keys)];
             let met = first_keys.met_from(first, row % shape.queries);
-            self.scratch.shares[row] = T::Acc::ONE / weights(scores, met, shape.score_cap);
+            let found = softmax::weights(scores, met, shape.score_cap);
+            self.scratch.shares[row] = found.map_or(T::Acc::ONE, |(_, sum)| T::Acc::ONE / sum);
         }
         if pages.is_empty() {
             self.scratch.outs.fill(T::Acc::ZERO);
@@ -278,22 +279,6 @@ impl<T: Element<Acc: Lanes>> Paged<'_, T> {
             }
         }
     }
-}
-
-// Turns the scores of a query into weights; returns the sum by which they must still be divided.
-#[inline(always)]
-fn weights<R: Lanes>(scores: &mut [R], met: Range<usize>, cap: Option<f64>) -> R {
-    if met.is_empty() {
-        scores.fill(R::ZERO);
-        return R::ONE;
-    }
-    // As in the forward pass, a sum has one order for every place of the query among others.
-    let (scores, rest) = scores.split_at_mut(padded(met.end));
-    rest.fill(R::ZERO);
-    if let Some(cap) = cap {
-        cap_scores(scores, R::of(cap));
-    }
-    exponentials(scores, met).1
 }
 
 // The elements as accumulators, if they are.

@@ -1,6 +1,6 @@
 //! Turns rows of scores into rows of weights.
 
-use super::GROUP;
+use super::{GROUP, pack::padded};
 use crate::lanes::Lanes;
 use std::ops::Range;
 
@@ -24,13 +24,34 @@ pub(super) fn cap_scores_with_slopes<R: Lanes>(scores: &mut [R], slopes: &mut [R
     }
 }
 
+/// Turns a query's scores on all keys that are computed into weights that are not yet divided by their sum, with those of keys that it
+/// does not meet 0. Returns the largest score and the sum, if it meets any key.
+#[inline(always)]
+pub(super) fn weights<R: Lanes>(
+    scores: &mut [R],
+    met: Range<usize>,
+    cap: Option<f64>,
+) -> Option<(R, R)> {
+    if met.is_empty() {
+        scores.fill(R::ZERO);
+        return None;
+    }
+    // The sum has one order for every place of the query in its group.
+    let (scores, rest) = scores.split_at_mut(padded(met.end));
+    rest.fill(R::ZERO);
+    if let Some(cap) = cap {
+        cap_scores(scores, R::of(cap));
+    }
+    Some(exponentials(scores, met))
+}
+
 /// Turns the scores of a row into weights that are not yet divided by their sum.
 ///
 /// Only the scores of the keys `met`, of which there is at least one, are used; the others become weights of 0. The row's
 /// length is a multiple of [`GROUP`]. Returns the largest score and the sum of the weights, which are exp(score
 /// - largest).
 #[inline(always)]
-pub(super) fn exponentials<R: Lanes>(row: &mut [R], met: Range<usize>) -> (R, R) {
+fn exponentials<R: Lanes>(row: &mut [R], met: Range<usize>) -> (R, R) {
     row[..met.start].fill(R::LOWEST);
     row[met.end..].fill(R::LOWEST);
     let largest = largest(row);

@@ -89,8 +89,8 @@ fn check(way: Way, grid: &str) {
     let expected = texts(&config("x=1"), of_cpu, &prompts());
     let found = texts(&config(grid), way.open, &prompts());
     let in_order = texts(&config(grid), way.canonical, &prompts());
-    for (found, expected) in [&found, &in_order].into_iter().zip([&expected; 2]) {
-        for (found, expected) in found.iter().zip(expected) {
+    for found in [&found, &in_order] {
+        for (found, expected) in found.iter().zip(&expected) {
             let tokens = |all: &[Chosen]| all.iter().map(|one| one.0).collect::<Vec<_>>();
             assert_eq!(tokens(found), tokens(expected), "{}, {grid}", way.vendor);
             for (found, expected) in found.iter().zip(expected) {

@@ -7,8 +7,8 @@ use super::{
     shape::{pack, rows},
 };
 use hal::{
-    Result,
-    kernel::{LoadPages, StorePages, pages::PAGE_TOKENS},
+    RawSlice, Result,
+    kernel::{LoadPages, PageShape, StorePages, pages::PAGE_TOKENS},
 };
 
 params! {
@@ -27,42 +27,39 @@ params! {
 pub(super) const LAYOUTS: &[Layout] = &[PagesParams::LAYOUT];
 
 pub(super) fn store(args: &StorePages, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let params = PagesParams {
-        slots: args.slots.addr,
-        keys: args.keys.addr,
-        values: args.values.addr,
-        key_pages: args.key_pages.addr,
-        value_pages: args.value_pages.addr,
-        tokens: args.tokens as u64,
-        width: args.shape.width() as u64,
-        num_slots: (args.shape.pages * PAGE_TOKENS) as u64,
-    };
-    let suffix = traits.float("store_pages", args.keys.dtype)?;
-    let name = Name::of("store_pages_").and(suffix);
-    Ok(launch(name, pack(args.keys.dtype), &params))
+    let pages = [args.key_pages, args.value_pages];
+    let rows = [args.slots, args.keys, args.values];
+    launch("store_pages", args.shape, (rows, pages), traits)
 }
 
 pub(super) fn load(args: &LoadPages, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let params = PagesParams {
-        slots: args.slots.addr,
-        keys: args.keys.addr,
-        values: args.values.addr,
-        key_pages: args.key_pages.addr,
-        value_pages: args.value_pages.addr,
-        tokens: args.tokens as u64,
-        width: args.shape.width() as u64,
-        num_slots: (args.shape.pages * PAGE_TOKENS) as u64,
-    };
-    let suffix = traits.float("load_pages", args.keys.dtype)?;
-    let name = Name::of("load_pages_").and(suffix);
-    Ok(launch(name, pack(args.keys.dtype), &params))
+    let pages = [args.key_pages, args.value_pages];
+    let rows = [args.slots, args.keys, args.values];
+    launch("load_pages", args.shape, (rows, pages), traits)
 }
 
-fn launch(name: Name, pack: usize, params: &PagesParams) -> Vec<Launch> {
-    let [tokens, width] = [params.tokens, params.width].map(|size| size as usize);
+/// Both ways: `rows` are the tokens' slots, keys and values.
+fn launch(
+    name: &str,
+    shape: PageShape,
+    ([slots, keys, values], [key_pages, value_pages]): ([RawSlice; 3], [RawSlice; 2]),
+    traits: &DeviceTraits,
+) -> Result<Vec<Launch>> {
+    let name = Name::of(name).and("_").and(traits.float(name, keys.dtype)?);
+    let (tokens, width) = (slots.len, shape.width());
     if tokens * width == 0 {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let (grid, block) = rows(tokens, width, pack);
-    vec![Launch::new(name, grid, block, params)]
+    let params = PagesParams {
+        slots: slots.addr,
+        keys: keys.addr,
+        values: values.addr,
+        key_pages: key_pages.addr,
+        value_pages: value_pages.addr,
+        tokens: tokens as u64,
+        width: width as u64,
+        num_slots: (shape.pages * PAGE_TOKENS) as u64,
+    };
+    let (grid, block) = rows(tokens, width, pack(keys.dtype));
+    Ok(vec![Launch::new(name, grid, block, &params)])
 }

@@ -82,31 +82,35 @@ struct Case {
     documents: bool,
 }
 
+// Each of the newest tokens alone, on all keys.
+const PLAIN: Case = Case {
+    held: &[],
+    queries: 1,
+    heads: [1, 1, 1],
+    window: None,
+    cap: None,
+    documents: false,
+};
+
 const CASES: [Case; 6] = [
     Case {
         held: &[[1, 0], [64, 0], [65, 0], [200, 0]],
-        queries: 1,
         heads: [4, 4, 16],
-        window: None,
-        cap: None,
-        documents: false,
+        ..PLAIN
     },
     // Parts of eight pages, of which some have no key.
     Case {
         held: &[[1100, 0], [513, 0], [3, 64]],
-        queries: 1,
         heads: [2, 1, 8],
-        window: None,
-        cap: None,
-        documents: false,
+        ..PLAIN
     },
     Case {
         held: &[[17, 0], [130, 64], [16, 0]],
         queries: 16,
         heads: [6, 2, 32],
         window: Some(40),
-        cap: None,
         documents: true,
+        ..PLAIN
     },
     Case {
         held: &[[600, 0], [5, 128]],
@@ -121,16 +125,14 @@ const CASES: [Case; 6] = [
         queries: 5,
         heads: [3, 3, 1],
         window: Some(1),
-        cap: None,
-        documents: false,
+        ..PLAIN
     },
     Case {
         held: &[[129, 0]],
         queries: 2,
         heads: [4, 1, 160],
-        window: None,
         cap: Some(3.0),
-        documents: false,
+        ..PLAIN
     },
 ];
 

@@ -3,7 +3,7 @@
 use super::SequenceCache;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 use tensor::{
-    DType, Device, MemoryKind, Result,
+    DType, Device, Error, MemoryKind, Result,
     ops::pages::{PageShape, Pages},
 };
 
@@ -67,8 +67,7 @@ impl PagePool {
     /// The memory of a layer, with room for all pages.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](tensor::Error::OutOfMemory); [`Error::Invalid`](tensor::Error::Invalid) if the sizes of the layer's
-    /// heads have changed.
+    /// [`Error::OutOfMemory`]; [`Error::Invalid`] if the layer's heads or its type have changed.
     pub(super) fn layer(
         &self,
         (window, name): (Window, &str),
@@ -76,42 +75,36 @@ impl PagePool {
         [kv_heads, head_size]: [usize; 2],
     ) -> Result<Pages> {
         let mut groups = self.0.borrow_mut();
-        let group = groups.entry(window).or_default();
+        let Group { uses, layers, .. } = groups.entry(window).or_default();
         let shape = PageShape {
-            pages: group.uses.len(),
+            pages: uses.len(),
             kv_heads,
             head_size,
         };
-        group.with_room(name, |held| match held {
-            Some(held) if held.shape() == shape && held.dtype() == dtype => Ok(None),
-            Some(held) => larger(held, (device, dtype), shape).map(Some),
-            None => new(device, dtype, shape).map(Some),
-        })
+        let Some(layer) = layers.get_mut(name) else {
+            let layer = new(device, dtype, shape)?;
+            layers.insert(name.to_owned(), layer.clone());
+            return Ok(layer);
+        };
+        grow(layer, shape.pages)?;
+        if layer.shape() != shape || layer.dtype() != dtype {
+            let found = format!("{shape:?} of {dtype}");
+            let needed = format!("{:?} of {}, as before", layer.shape(), layer.dtype());
+            return Err(Error::invalid(name, found, needed));
+        }
+        Ok(layer.clone())
     }
 
     /// Writes a page of all layers to another one.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](tensor::Error::OutOfMemory).
+    /// [`Error::OutOfMemory`].
     pub(super) fn copy(&self, window: Window, [from, to]: [u32; 2]) -> Result<()> {
         let mut groups = self.0.borrow_mut();
-        let Some(group) = groups.get_mut(&window) else {
-            return Ok(());
-        };
-        let pages = group.uses.len();
-        let names: Vec<String> = group.layers.keys().cloned().collect();
-        for name in names {
-            let layer = group.with_room(&name, |held| match held {
-                Some(held) if held.shape().pages < pages => {
-                    let shape = PageShape {
-                        pages,
-                        ..held.shape()
-                    };
-                    larger(held, (held.device(), held.dtype()), shape).map(Some)
-                }
-                _ => Ok(None),
-            })?;
-            layer.copy_to(from as usize, 1, &layer, to as usize)?;
+        let Group { uses, layers, .. } = groups.entry(window).or_default();
+        for layer in layers.values_mut() {
+            grow(layer, uses.len())?;
+            layer.copy_to(from as usize, 1, layer, to as usize)?;
         }
         Ok(())
     }
@@ -154,27 +147,19 @@ impl Group {
             }
         }
     }
-
-    // The layer, which `replace` may have replaced.
-    fn with_room(
-        &mut self,
-        name: &str,
-        replace: impl FnOnce(Option<&Pages>) -> Result<Option<Pages>>,
-    ) -> Result<Pages> {
-        if let Some(new) = replace(self.layers.get(name))? {
-            self.layers.insert(name.to_owned(), new);
-        }
-        Ok(self.layers[name].clone())
-    }
 }
 
 fn new(device: &Device, dtype: DType, shape: PageShape) -> Result<Pages> {
     device.allocating(MemoryKind::KeysValues, || Pages::new(device, dtype, shape))
 }
 
-// The pages held, and more.
-fn larger(held: &Pages, (device, dtype): (&Device, DType), shape: PageShape) -> Result<Pages> {
-    let all = new(device, dtype, shape)?;
-    held.copy_to(0, held.shape().pages, &all, 0)?;
-    Ok(all)
+// Gives a layer room for as many pages.
+fn grow(layer: &mut Pages, pages: usize) -> Result<()> {
+    let held = layer.shape();
+    if held.pages < pages {
+        let larger = new(layer.device(), layer.dtype(), PageShape { pages, ..held })?;
+        layer.copy_to(0, held.pages, &larger, 0)?;
+        *layer = larger;
+    }
+    Ok(())
 }

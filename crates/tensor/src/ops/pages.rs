@@ -153,8 +153,11 @@ impl Pages {
             return refuse(found, format!("at most {MOST_PAGED_QUERIES}"));
         }
         if shape.pages.pages == 0 || shape.table_pages == 0 {
-            let found = format!("{} pages, of which a sequence has 0", shape.pages.pages);
-            return refuse(found, "at least one".into());
+            let found = format!(
+                "{} pages, {} in a row of the table",
+                shape.pages.pages, shape.table_pages
+            );
+            return refuse(found, "at least one of each".into());
         }
         let most = product(NAME, &[shape.table_pages, PAGE_TOKENS])?;
         check_sizes(&shape.of_sequence(most, 0))?;

@@ -19,54 +19,57 @@ struct Case {
     documents: bool,
 }
 
+// Each of the newest tokens alone, on all keys.
+const PLAIN: Case = Case {
+    held: &[],
+    queries: 1,
+    heads: [1, 1, 1],
+    window: None,
+    cap: None,
+    documents: false,
+};
+
 const CASES: [Case; 6] = [
     Case {
         held: &[[1, 0], [64, 0], [65, 0], [200, 0]],
-        queries: 1,
         heads: [4, 4, 16],
-        window: None,
-        cap: None,
-        documents: false,
+        ..PLAIN
     },
     Case {
         held: &[[17, 0], [130, 64], [16, 0]],
         queries: 16,
         heads: [6, 2, 32],
         window: Some(40),
-        cap: None,
         documents: true,
+        ..PLAIN
     },
     Case {
         held: &[[300, 0], [5, 128]],
         queries: 3,
         heads: [2, 1, 24],
-        window: None,
         cap: Some(1.5),
         documents: true,
+        ..PLAIN
     },
     Case {
         held: &[[100, 0]],
-        queries: 1,
         heads: [8, 1, 64],
         window: Some(100),
         cap: Some(3.0),
-        documents: false,
+        ..PLAIN
     },
     Case {
         held: &[[70, 0], [71, 0], [72, 0]],
         queries: 5,
         heads: [3, 3, 1],
         window: Some(1),
-        cap: None,
-        documents: false,
+        ..PLAIN
     },
     Case {
         held: &[[129, 0], [128, 64]],
         queries: 2,
         heads: [2, 2, 128],
-        window: None,
-        cap: None,
-        documents: false,
+        ..PLAIN
     },
 ];
 
@@ -190,7 +193,7 @@ fn check<T: Element>(case: &Case, dtype: DType, threads: usize) {
         unsafe { forward(&args, &pool) }.unwrap();
         expected.extend(out);
     }
-    let mut out = nan::<T>(q.len());
+    let mut found = nan::<T>(q.len());
     let mut rows: Vec<u32> = Vec::new();
     for table in &tables {
         // What lies behind a sequence's pages is not read.
@@ -210,14 +213,17 @@ fn check<T: Element>(case: &Case, dtype: DType, threads: usize) {
         value_pages: raw(&mut value_pages, dtype),
         table: raw(&mut rows, DType::U32),
         held: raw(&mut held, DType::U32),
-        out: raw(&mut out, dtype),
+        out: raw(&mut found, dtype),
         documents: case.documents.then(|| raw(&mut starts, DType::U32)),
     };
     // SAFETY: as above.
     unsafe { paged(&args, &pool) }.unwrap();
-    let [out, expected] = [&out, &expected].map(|all| bytemuck::cast_slice::<T, u8>(all));
-    assert!(out == expected, "{shape:?} of {dtype}");
-    assert!(!elements::<f64>(&super::wide(&q)).iter().any(|x| x.is_nan()));
+    let [bits, expected] = [&found, &expected].map(|all| bytemuck::cast_slice::<T, u8>(all));
+    assert!(bits == expected, "{shape:?} of {dtype}");
+    assert!(
+        !super::wide(&found).iter().any(|x| x.is_nan()),
+        "{shape:?} of {dtype}"
+    );
 }
 
 #[test]
