@@ -6,6 +6,7 @@
 #   power=10000     simulated power cuts: scenarios (crates/checkpoint, tests/power)
 #   simulation=100000  ci/simulation.sh: jobs of ranks under a seeded scheduler
 #   killed=668      ci/killed.sh: kills of a run that writes checkpoints
+#   survive=25      ci/survive.sh: runs that go on without ranks that were killed
 #   faults=20       ci/faults.sh: real faults, of each kind
 #   soak=7200       ci/soak.sh: runs that train for so many seconds
 #   fuzz=100000     ci/fuzz.sh: inputs for each format that is read from outside
@@ -18,7 +19,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 parts=("$@")
-[ $# -gt 0 ] || parts=(power simulation killed faults soak fuzz tests)
+[ $# -gt 0 ] || parts=(power simulation killed survive faults soak fuzz tests)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # record PART COMMAND NAME=COUNT...
@@ -50,6 +51,12 @@ for part in "${parts[@]}"; do
       record killed "ci/killed.sh $number" \
         "kills=$(sed -n 's/^killed \([0-9]*\) times.*/\1/p' "$log" | paste -sd+)"
       ;;
+    survive)
+      number=${number:-25} begun=$SECONDS
+      run ci/survive.sh "$number"
+      counts=$(sed -nE 's/^survive: ([0-9]+) ranks killed in ([0-9]+) runs.*/killed_ranks=\1 runs=\2/p' "$log")
+      [ -z "$counts" ] || record survive "ci/survive.sh $number" $counts
+      ;;
     faults)
       number=${number:-20} begun=$SECONDS
       run ci/faults.sh "$number"
@@ -70,7 +77,7 @@ for part in "${parts[@]}"; do
       begun=$SECONDS
       record tests 'ci/campaign.sh tests' $(python3 ci/campaign/count.py)
       ;;
-    *) printf 'campaign: found `%s`, needs power, simulation, killed, faults, soak, fuzz or tests\n' "$name" >&2; exit 2 ;;
+    *) printf 'campaign: found `%s`, needs power, simulation, killed, survive, faults, soak, fuzz or tests\n' "$name" >&2; exit 2 ;;
   esac
 done
 RENEW_DOCS=1 cargo test --quiet --test book campaign

@@ -360,6 +360,16 @@ const COMMANDS: &[(&str, i32, &str)] = &[
         "found --plan beside --resume, needs one of the two",
     ),
     (
+        "train --survive",
+        2,
+        "--survive: found a run that cannot be resumed, needs --out DIR --auto-resume, or --resume DIR",
+    ),
+    (
+        "train --survive --out run --auto-resume",
+        2,
+        "--survive: found ranks that are threads of one process, needs processes, as under mpirun",
+    ),
+    (
         "train --auto-resume",
         2,
         "found no --out <DIR>, which `--auto-resume` needs",

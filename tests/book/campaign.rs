@@ -7,13 +7,17 @@ const PAGE: &str = "docs/how-we-test.md";
 const COUNTS: &str = "docs/measured/campaign.json";
 
 /// The parts of the campaign in the order of the page, with what each counts.
-const PARTS: [(&str, &str); 7] = [
+const PARTS: [(&str, &str); 8] = [
     ("power", "Simulated power cuts"),
     (
         "simulation",
         "Jobs of 2 to 4 ranks under a seeded scheduler; the time includes the build",
     ),
     ("killed", "A run that is killed while it writes checkpoints"),
+    (
+        "survive",
+        "Runs that go on in the processes that are left when ranks are killed",
+    ),
     (
         "soak",
         "Runs that train for hours, with their memory, files and threads watched",

@@ -54,10 +54,35 @@ pub trait Processes: Send + Sync + fmt::Debug {
     /// As [`join`](Processes::join).
     fn transport(&self) -> Result<Arc<dyn Transport>>;
 
-    /// Ends the job because of this rank, or of the rank that raised the abort signal before it.
+    /// Ends the job because of this rank, or of the rank that raised the abort signal before it; `has_returned` says whether the rank's
+    /// threads have ended.
     ///
-    /// Returns, with what it knows, in the one process that reports. In all others it ends the process.
-    fn fail(&self, reason: &str) -> Lost;
+    /// Returns, with what it knows, in the one process that reports. In all others it ends the process. A job that
+    /// [goes on](Processes::goes_on) returns in every process that is left.
+    fn fail(&self, reason: &str, has_returned: bool) -> Lost;
+
+    /// From now on, the death of a process does not end the others: [`fail`](Processes::fail) returns in each of them, which then
+    /// [re-form](Processes::reform) the job. All processes call it.
+    ///
+    /// # Errors
+    /// [`hal::Error::Invalid`] if the library ends the job with a process; those of [`join`](Processes::join).
+    fn outlive(&self) -> Result<()>;
+
+    /// Whether the job has ended because processes have died, and those that are left may [re-form](Processes::reform) it.
+    fn goes_on(&self) -> bool;
+
+    /// Makes a job of the processes that are left, after some have died or at the start, and returns this process's new place. All of
+    /// them call it, when their ranks have returned.
+    ///
+    /// `choose` says for a number of processes how many of them work, the same on each. The others stand by: in those the call returns
+    /// when processes have died again and this one is needed, and otherwise ends the process with the job.
+    ///
+    /// # Errors
+    /// [`hal::Error::Invalid`] if `choose` finds no number; those of the library.
+    fn reform(&self, choose: &dyn Fn(usize) -> Option<usize>) -> Result<RankLocation>;
+
+    /// The index of this process's device on its host. It stays the same when other processes die.
+    fn ordinal(&self) -> usize;
 
     /// Whether the job is ending because of a failure.
     fn is_ending(&self) -> bool;
@@ -95,7 +120,7 @@ where
     panics::install_hook();
     let world = processes
         .world(timeout)
-        .map_err(|error| lost(processes.fail(&error.to_string()), None))?;
+        .map_err(|error| lost(processes.fail(&error.to_string(), true), None))?;
     let (sender, receiver) = channel();
     let (rank, of_rank) = (world.rank(), world.clone());
     let work = move || {
@@ -109,7 +134,7 @@ where
         .spawn(work);
     let thread = thread.map_err(|error| {
         lost(
-            processes.fail(&format!("thread of the rank: {error}")),
+            processes.fail(&format!("thread of the rank: {error}"), true),
             None,
         )
     })?;
@@ -120,9 +145,9 @@ where
             world.beat("returned");
             return Ok(value);
         }
-        Some(Ok(Err((reason, error)))) => lost(processes.fail(&reason), Some((rank, error))),
-        Some(Err(said)) => lost(processes.fail(&said), None),
-        None => lost(processes.fail("its thread did not return"), None),
+        Some(Ok(Err((reason, error)))) => lost(processes.fail(&reason, true), Some((rank, error))),
+        Some(Err(said)) => lost(processes.fail(&said, true), None),
+        None => lost(processes.fail("its thread did not return", false), None),
     };
     Err(failure)
 }

@@ -1,12 +1,13 @@
 //! Signals: each asks a run to end after its current step, with a checkpoint; a second Ctrl-C ends it at once.
 
 use crate::{launcher, output, progress::Progress};
+use hal::lock;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU},
     iterator::Signals,
 };
 use std::{
-    sync::Arc,
+    sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
 };
@@ -44,15 +45,45 @@ pub(crate) fn watch_plainly(says: &'static str, leave: fn()) -> Arc<Stop> {
     watch_with(say, leave)
 }
 
+/// What signals concern now.
+struct Watched {
+    stop: Arc<Stop>,
+    say: Box<dyn Fn() + Send>,
+    leave: Box<dyn Fn() + Send>,
+    // The time of the first signal.
+    first: Option<Instant>,
+}
+
+/// A run that continues in the processes that are left is watched again, by the same thread.
+static WATCHED: Mutex<Option<Watched>> = Mutex::new(None);
+
 fn watch_with(say: impl Fn() + Send + 'static, leave: impl Fn() + Send + 'static) -> Arc<Stop> {
     let stop = Arc::new(Stop::default());
-    let asked = stop.clone();
+    let watched = Watched {
+        stop: stop.clone(),
+        say: Box::new(say),
+        leave: Box::new(leave),
+        first: None,
+    };
+    if let Some(before) = lock(&WATCHED).replace(watched) {
+        // Whoever asked the run to stop means the run that continues it.
+        if before.first.is_some() {
+            stop.ask();
+        }
+        return stop;
+    }
     // Without a handler a signal ends the program as usual, which is no reason to refuse training.
     if let Ok(mut signals) = Signals::new(SIGNALS) {
         thread::spawn(move || {
-            let mut first = None;
             for signal in signals.forever() {
-                if on_signal(signal, &mut first, &asked, &leave) {
+                if let Some(Watched {
+                    stop,
+                    say,
+                    leave,
+                    first,
+                }) = &mut *lock(&WATCHED)
+                    && on_signal(signal, first, stop, leave)
+                {
                     say();
                 }
             }

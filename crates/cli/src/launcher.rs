@@ -76,6 +76,39 @@ pub(crate) fn is_ending() -> bool {
     processes().is_some_and(Processes::is_ending)
 }
 
+/// Lets the processes that are left go on when others die.
+pub(crate) fn outlive() -> Outcome {
+    let Some(processes) = processes() else {
+        return Err(Failure::usage(
+            "--survive: found ranks that are threads of one process, needs processes, as under mpirun",
+        ));
+    };
+    let outlive = processes.outlive();
+    outlive.map_err(|error| Failure::Usage(format!("--survive: {error}")))
+}
+
+/// Whether processes have died, and those that are left go on.
+pub(crate) fn goes_on() -> bool {
+    processes().is_some_and(Processes::goes_on)
+}
+
+/// Makes a job of the processes that are left, as many as `choose` says, and returns their number. Its first rank prints from now on.
+pub(crate) fn reform(choose: &dyn Fn(usize) -> Option<usize>) -> Outcome<usize> {
+    let Some(processes) = processes() else {
+        return Ok(1);
+    };
+    let before = processes.findings();
+    let place = processes.reform(choose).map_err(Failure::run)?;
+    match place.rank {
+        0 => output::speak(),
+        _ => output::silence(),
+    }
+    if processes.findings() != before {
+        tell(processes);
+    }
+    Ok(place.size)
+}
+
 /// The number of ranks, if the launcher has fixed it.
 pub(crate) fn num_ranks() -> Option<usize> {
     processes()
@@ -140,7 +173,7 @@ pub(crate) fn end(outcome: Outcome) -> u8 {
             .err()
             .and_then(Failure::sentence)
             .unwrap_or_default();
-        processes.fail(reason);
+        processes.fail(reason, true);
         output::speak();
     }
     if let Err(failure) = &outcome {

@@ -112,6 +112,11 @@ impl Overrides {
         Ok(())
     }
 
+    /// A grid of this many ranks in place of the one that was stated.
+    pub(crate) fn take_ranks(&mut self, ranks: usize) {
+        (self.ranks, self.grid) = (Some(ranks), None);
+    }
+
     /// Whether `--set` states the number of ranks or a grid.
     pub(crate) fn sets_grid(&self) -> bool {
         let mut keys = self.settings.iter().filter_map(|setting| {

@@ -226,7 +226,7 @@ impl Job {
         let (threads, settings) = (self.threads, self.opened_with());
         let host = self.host.or_else(|| driver::of_host(&self.drivers));
         let open = move |world: &World, transport: Option<Arc<dyn Transport>>| {
-            let ordinal = world.local_rank();
+            let ordinal = launched.map_or(world.local_rank(), Processes::ordinal);
             Device::new((driver.open)(OpenOptions {
                 ordinal,
                 threads,

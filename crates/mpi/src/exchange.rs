@@ -42,7 +42,7 @@ impl HostExchange {
         (label, members, occurrence).hash(&mut hasher);
         // 0 is reserved as the address of notices.
         let address = hasher.finish().max(1);
-        let own = job.place().rank;
+        let own = job.rank();
         let index = members.iter().position(|&member| member == own);
         let index = index.expect("a bug in Fascicle: World::exchange lets only members through");
         let (label, members, calls) = (label.into(), members.to_vec(), AtomicU64::new(0));
@@ -118,7 +118,7 @@ impl HostExchange {
     fn late(&self, sequence: u64, missing: Vec<usize>, waited: Duration) -> Error {
         Error::Timeout {
             group: self.label.clone(),
-            rank: self.job.place().rank,
+            rank: self.job.rank(),
             operation: OPERATION.into(),
             sequence,
             missing,

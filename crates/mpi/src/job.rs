@@ -1,7 +1,6 @@
 //! This process's part in the job: its place, its post office, and its timeouts.
 
 use crate::cores;
-use crate::exchange::HostExchange;
 use crate::gate::Gate;
 use crate::introduction::Introduction;
 use crate::limit;
@@ -13,11 +12,11 @@ use crate::wait::Wait;
 use bootstrap::progress::Progress;
 use bootstrap::world::RankLocation;
 use hal::{
-    AbortSignal, DeviceId, Error, Exchange, Result, VendorId,
+    AbortSignal, DeviceId, Error, Result, VendorId,
     environment::table::{LONGEST_MESSAGE, START_TIMEOUT},
     lock,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLockReadGuard};
 use std::time::Duration;
@@ -25,22 +24,43 @@ use std::time::Duration;
 /// The job, as this process sees it.
 #[derive(Debug)]
 pub(crate) struct Job {
-    place: OnceLock<RankLocation>,
-    rank: usize,
-    size: usize,
-    world: Comm,
-    post: Post,
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    // Of the ranks that work, and therefore of this one unless it stands by.
+    pub(crate) place: Mutex<Option<RankLocation>>,
+    // Those of all processes, by rank.
+    pub(crate) introductions: OnceLock<Vec<Introduction>>,
+    pub(crate) origin: Origin,
+    // The communicator of which `world` is a copy: the next job is made of its ranks.
+    pub(crate) base: Comm,
+    pub(crate) world: Comm,
+    // The communicators of the groups that were made.
+    pub(crate) groups: Mutex<Vec<Comm>>,
+    // The processes that have died, by MPI's account.
+    pub(crate) dead: Mutex<BTreeSet<usize>>,
+    pub(crate) post: Post,
     gate: Gate,
-    abort: Arc<AbortSignal>,
+    pub(crate) abort: Arc<AbortSignal>,
     progress: Arc<Progress>,
     pub(crate) ending: Ending,
-    peers: OnceLock<Vec<(usize, i32)>>,
     occurrences: Mutex<HashMap<(String, Vec<usize>), u64>>,
-    findings: OnceLock<Vec<String>>,
+    pub(crate) findings: Mutex<Vec<String>>,
     leaving: AtomicBool,
-    eager: AtomicBool,
-    threads: AtomicUsize,
-    longest_bytes: usize,
+    pub(crate) outlives: AtomicBool,
+    pub(crate) has_outlived: bool,
+    pub(crate) eager: AtomicBool,
+    pub(crate) threads: AtomicUsize,
+    pub(crate) longest_bytes: usize,
+    pub(crate) start_limit: Duration,
+}
+
+/// What a process was given when it started, and keeps when others die.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    // The processors that it may use.
+    pub(crate) cores: Vec<usize>,
+    // Its index on its host.
+    pub(crate) local_rank: OnceLock<usize>,
 }
 
 impl Job {
@@ -52,14 +72,7 @@ impl Job {
     pub(crate) fn join() -> Result<Arc<Job>> {
         let longest_bytes = limit::longest_bytes(LONGEST_MESSAGE.read())?;
         let limit = start::limit(START_TIMEOUT.read())?;
-        let first = |fault: Fault| failure(&fault, 0, "");
-        let watch = StartWatch::begin(limit).map_err(|error| {
-            first(Fault {
-                call: "a thread that watches the start",
-                code: error.raw_os_error().unwrap_or(-1),
-                reason: error.to_string(),
-            })
-        })?;
+        let _watch = StartWatch::begin(limit).map_err(no_watch)?;
         if !raw::start().map_err(first)? {
             let reason = format!(
                 "{} provides less than MPI_THREAD_MULTIPLE, which overlapping collectives need",
@@ -71,105 +84,61 @@ impl Job {
                 reason,
             }));
         }
-        let job = Arc::new(Job::connect(longest_bytes).map_err(first)?);
-        monitor::start(&job)?;
-        job.introduce(limit)?;
-        drop(watch);
+        let origin = Origin {
+            cores: cores::allowed(),
+            local_rank: OnceLock::new(),
+        };
+        let all = Comm::world().map_err(first)?;
+        let job = Arc::new(Job::connect(all, origin, longest_bytes, limit).map_err(first)?);
+        job.begin()?;
         Ok(job)
     }
 
-    fn connect(longest_bytes: usize) -> std::result::Result<Job, Fault> {
-        let all = Comm::world()?;
+    /// A job of a communicator's processes, which nothing watches yet.
+    pub(crate) fn connect(
+        all: Comm,
+        origin: Origin,
+        longest_bytes: usize,
+        start_limit: Duration,
+    ) -> std::result::Result<Job, Fault> {
         let (rank, size) = (all.rank()?, all.size()?);
         let post = Post::new(all.duplicate()?, rank);
         Ok(Job {
-            place: OnceLock::new(),
             rank,
             size,
+            place: Mutex::default(),
+            introductions: OnceLock::new(),
+            origin,
+            base: all,
             world: all.duplicate()?,
+            groups: Mutex::default(),
+            dead: Mutex::default(),
             post,
             gate: Gate::new(),
             abort: Arc::default(),
             progress: Arc::new(Progress::new(vec![rank])),
             ending: Ending::default(),
-            peers: OnceLock::new(),
             occurrences: Mutex::default(),
-            findings: OnceLock::new(),
+            findings: Mutex::default(),
             leaving: AtomicBool::new(false),
+            outlives: AtomicBool::new(false),
+            has_outlived: false,
             eager: AtomicBool::new(false),
             threads: AtomicUsize::new(1),
             longest_bytes,
+            start_limit,
         })
     }
 
-    // Exchanges where every rank runs, and which ranks share a host.
-    fn introduce(self: &Arc<Self>, limit: Duration) -> Result<()> {
-        let fault = |fault: Fault| self.error(&fault, "");
-        let shared = self.world.split_shared(self.rank).map_err(fault)?;
-        let (local_rank, local_size) =
-            (shared.rank().map_err(fault)?, shared.size().map_err(fault)?);
-        let mine = Introduction {
-            leader: shared.leader_in(self.world).map_err(fault)?,
-            process: std::process::id(),
-            cores: cores::allowed(),
-        };
-        let members: Vec<usize> = (0..self.size).collect();
-        let everyone = HostExchange::new(self.clone(), "introduction", &members, 0, limit);
-        let all: Vec<Introduction> = everyone
-            .all_gather(&mine.encode())?
-            .iter()
-            .map(|bytes| Introduction::decode(bytes))
-            .collect();
-        let mut leaders: Vec<usize> = all.iter().map(|one| one.leader).collect();
-        leaders.sort_unstable();
-        leaders.dedup();
-        let node = leaders.binary_search(&mine.leader).unwrap_or(0);
-        let place = RankLocation {
-            rank: self.rank,
-            size: self.size,
-            node,
-            num_nodes: leaders.len(),
-            local_rank,
-            local_size,
-        };
-        let here = || {
-            all.iter()
-                .enumerate()
-                .filter(|(_, one)| one.leader == mine.leader)
-        };
-        let others = here().filter(|(rank, _)| *rank != self.rank);
-        drop(
-            self.peers.set(
-                others
-                    .map(|(rank, one)| (rank, one.process as i32))
-                    .collect(),
-            ),
-        );
-        let _ = self.place.set(place);
-        let masks: Vec<_> = here().map(|(_, one)| one.cores.clone()).collect();
-        let binding = cores::bind(local_rank, &masks);
-        self.eager.store(binding.own_core, Ordering::Relaxed);
-        self.threads.store(binding.threads, Ordering::Relaxed);
-        drop(self.findings.set(vec![
-            raw::library(),
-            "thread level MPI_THREAD_MULTIPLE".into(),
-            format!(
-                "{} ranks on {} host{}",
-                self.size,
-                leaders.len(),
-                if leaders.len() == 1 { "" } else { "s" }
-            ),
-            format!(
-                "rank {} is {local_rank} of {local_size} on {}, {}",
-                self.rank,
-                raw::host(),
-                binding.words
-            ),
-        ]));
+    /// Begins to watch the job, and finds where its processes run.
+    pub(crate) fn begin(self: &Arc<Job>) -> Result<()> {
+        monitor::start(self)?;
+        self.introduce()?;
+        self.employ(self.size);
         Ok(())
     }
 
-    /// The place of this rank.
+    /// The place of this rank among those that work.
     pub(crate) fn place(&self) -> RankLocation {
         let Job { rank, size, .. } = *self;
         let before = RankLocation {
@@ -180,11 +149,41 @@ impl Job {
             local_rank: 0,
             local_size: 1,
         };
-        self.place.get().copied().unwrap_or(before)
+        lock(&self.place).unwrap_or(before)
     }
 
-    pub(crate) fn findings(&self) -> &[String] {
-        self.findings.get().map_or(&[], Vec::as_slice)
+    /// The index of this process among all.
+    pub(crate) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// The number of processes, whether they work or stand by.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The index of this process on its host when it started, which decides its device: another may be what killed a process.
+    pub(crate) fn ordinal(&self) -> usize {
+        self.origin.local_rank.get().copied().unwrap_or(0)
+    }
+
+    pub(crate) fn findings(&self) -> Vec<String> {
+        lock(&self.findings).clone()
+    }
+
+    /// Whether the processes that are left go on when others die.
+    pub(crate) fn outlives(&self) -> bool {
+        self.outlives.load(Ordering::Acquire)
+    }
+
+    /// Lets the processes that are left go on when others die, if the library can.
+    pub(crate) fn outlive(&self) {
+        self.outlives.store(true, Ordering::Release);
+    }
+
+    /// Whether others have died before it began.
+    pub(crate) fn has_outlived(&self) -> bool {
+        self.has_outlived
     }
 
     pub(crate) fn gate(&self) -> &Gate {
@@ -221,11 +220,6 @@ impl Job {
         &self.progress
     }
 
-    /// World rank and process id of the other ranks on this host.
-    pub(crate) fn peers(&self) -> &[(usize, i32)] {
-        self.peers.get().map_or(&[], Vec::as_slice)
-    }
-
     /// Number of threads available to this rank.
     pub(crate) fn threads(&self) -> usize {
         self.threads.load(Ordering::Relaxed)
@@ -260,9 +254,12 @@ impl Job {
         *next
     }
 
-    /// MPI's fault as an error; `about` names the peer, the call and the group.
+    /// MPI's fault as an error; `about` names the peer, the call and the group. One that comes from a death, or from the end that
+    /// follows it, is the end of the job.
     pub(crate) fn error(&self, fault: &Fault, about: &str) -> Error {
-        failure(fault, self.place().local_rank, about)
+        self.note_deaths();
+        let ended = self.abort.check().err();
+        ended.unwrap_or_else(|| failure(fault, self.place().local_rank, about))
     }
 
     /// A wait that starts now.
@@ -277,11 +274,34 @@ impl Job {
     pub(crate) fn pump(&self, wait: &mut Wait) -> Result<()> {
         let any = {
             let _open = self.enter()?;
-            self.post.pump().map_err(|fault| self.error(&fault, ""))?
+            self.deliver()?
         };
         wait.step(any);
         Ok(())
     }
+
+    /// Empties the post office once. Others must not have died for that: their deaths are noted.
+    ///
+    /// # Errors
+    /// MPI's, for other reasons.
+    pub(crate) fn deliver(&self) -> Result<bool> {
+        match self.post.pump() {
+            Err(_) if self.note_deaths() => Ok(false),
+            come => come.map_err(|fault| failure(&fault, self.place().local_rank, "")),
+        }
+    }
+}
+
+pub(crate) fn first(fault: Fault) -> Error {
+    failure(&fault, 0, "")
+}
+
+pub(crate) fn no_watch(error: std::io::Error) -> Error {
+    first(Fault {
+        call: "a thread that watches the start",
+        code: error.raw_os_error().unwrap_or(-1),
+        reason: error.to_string(),
+    })
 }
 
 fn failure(fault: &Fault, ordinal: usize, about: &str) -> Error {

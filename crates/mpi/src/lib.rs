@@ -11,13 +11,19 @@
 //! clock and the abort signal. Every reduction is the CPU vendor's, in the order of ranks, so processes give
 //! the same bits as threads.
 //!
+//! Where the library lets a job outlive its processes, those that are left form another: their messages are revoked, so that MPI lets
+//! go of memory, their ranks return, and [`bootstrap::Processes::reform`] makes a job with a communicator, a post office and a monitor of its
+//! own. Nothing of the old one is used again.
+//!
 //! Read in this order: `raw` (MPI's calls, with results), `gate` (which threads may call), `limit` (the longest
-//! message), `start` (the time in which all must join), `introduction` and `job` (this process's part in the job),
-//! `post` and `exchange` (bytes between hosts), `notice` and `monitor` (how all processes learn of a failure), `wait`
-//! (timeouts), `group` (collectives), `cores` (binding), `launcher` (the program's view).
+//! message), `start` (the time in which all must join), `introduction`, `job` and `employment` (this process's part in the job),
+//! `post` and `exchange` (bytes between hosts), `notice` and `monitor` (how all processes learn of a failure), `succession` (the
+//! job of those that are left), `wait` (timeouts), `group` (collectives), `cores` (binding), `launcher` (the program's view).
 
 #[cfg(feature = "link")]
 mod cores;
+#[cfg(feature = "link")]
+mod employment;
 #[cfg(feature = "link")]
 mod exchange;
 #[cfg(feature = "link")]
@@ -42,6 +48,8 @@ mod post;
 mod raw;
 #[cfg(feature = "link")]
 mod start;
+#[cfg(feature = "link")]
+mod succession;
 #[cfg(feature = "link")]
 mod wait;
 

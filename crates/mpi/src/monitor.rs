@@ -46,6 +46,8 @@ struct MonitorState {
     states: BTreeMap<usize, (String, Duration)>,
     unanswered: Vec<usize>,
     dead: BTreeSet<usize>,
+    // Whether a thread of this process has not left MPI.
+    stuck: bool,
     interrupted: BTreeSet<String>,
     settled: Option<Instant>,
     told: bool,
@@ -85,6 +87,8 @@ fn run(job: &Job) {
         if ticks.is_multiple_of(5) && !job.is_leaving() {
             bury(job);
         }
+        let dead = job.dead().into_iter();
+        dead.for_each(|rank| job.ending.died(job, rank));
         let mut state = lock(&job.ending.state);
         if state.over {
             return;
@@ -101,9 +105,10 @@ fn run(job: &Job) {
 
 fn pump(job: &Job) -> Result<()> {
     // A closed gate is not a failure: the job has ended.
-    if let Some(_open) = job.gate().enter() {
-        job.post().pump().map_err(|fault| job.error(&fault, ""))?;
-    }
+    let come = match job.gate().enter() {
+        Some(_open) => job.deliver().map(drop),
+        None => Ok(()),
+    };
     while let Some((from, bytes)) = job.post().take_notice() {
         let mut state = lock(&job.ending.state);
         match Notice::decode(&bytes) {
@@ -116,29 +121,13 @@ fn pump(job: &Job) -> Result<()> {
             None => {}
         }
     }
-    Ok(())
+    come
 }
 
 // Detects processes of this host that no longer exist although the job is not over.
 fn bury(job: &Job) {
-    for &(rank, process) in job
-        .peers()
-        .iter()
-        .filter(|(_, process)| !is_alive(*process))
-    {
-        let new = lock(&job.ending.state).dead.insert(rank);
-        if new {
-            let reason = format!("its process {process} on {} has died", raw::host());
-            job.ending.tell(
-                job,
-                Failed {
-                    rank,
-                    missing: Vec::new(),
-                    reason,
-                },
-            );
-        }
-    }
+    let dead = job.peers().filter(|(_, process)| !is_alive(*process));
+    dead.for_each(|(rank, _)| job.ending.died(job, rank));
 }
 
 // A process that has died stays in the table as a zombie until its parent collects it.
@@ -156,7 +145,7 @@ fn advance(job: &Job, state: &mut MonitorState) {
     let Some((rank, reason)) = job.abort().raised() else {
         return;
     };
-    let own = job.place().rank;
+    let own = job.rank();
     if state.since.is_none() {
         state.since = Some(Instant::now());
         if state.failed.is_empty() {
@@ -170,7 +159,7 @@ fn advance(job: &Job, state: &mut MonitorState) {
             );
         }
         if let Some(failed) = state.failed.get(&own) {
-            let others = (0..job.place().size).filter(|&rank| rank != own);
+            let others = (0..job.size()).filter(|&rank| rank != own);
             others.for_each(|rank| send(job, rank, &Notice::Failed(failed.clone())));
         }
     }
@@ -186,6 +175,9 @@ fn advance(job: &Job, state: &mut MonitorState) {
     match state.settled {
         None if elapsed >= patience(job, state) => {
             job.gate().close();
+            if state.goes_on(job) {
+                job.revoke();
+            }
             state.settled = Some(Instant::now());
             job.ending.changed.notify_all();
         }
@@ -197,7 +189,7 @@ fn advance(job: &Job, state: &mut MonitorState) {
 // How long this process keeps moving data: the reporting process waits for answers, and the others answer.
 fn patience(job: &Job, state: &MonitorState) -> Duration {
     let all_known = silent(job, state).is_empty();
-    if state.failed.contains_key(&job.place().rank) && all_known {
+    if state.failed.contains_key(&job.rank()) && all_known {
         TOGETHER
     } else {
         ANSWERING
@@ -207,12 +199,12 @@ fn patience(job: &Job, state: &MonitorState) -> Duration {
 // Ranks that have sent nothing.
 fn silent(job: &Job, state: &MonitorState) -> Vec<usize> {
     let known = |rank: &usize| {
-        *rank == job.place().rank
+        *rank == job.rank()
             || state.failed.contains_key(rank)
             || state.states.contains_key(rank)
             || state.dead.contains(rank)
     };
-    (0..job.place().size).filter(|rank| !known(rank)).collect()
+    (0..job.size()).filter(|rank| !known(rank)).collect()
 }
 
 // A receiver whose notice cannot be sent ends by its own watchdog.
@@ -235,23 +227,28 @@ fn own_state(job: &Job, state: &MonitorState) -> (String, Duration) {
 
 // The process did not end by itself, because a rank is stuck where it notices nothing.
 fn give_up(job: &Job, state: &mut MonitorState) -> ! {
-    if let Some(lost) = lost(job, state).filter(|_| !state.told) {
-        let failure = bootstrap::Failure::<String> {
-            rank: lost.rank,
-            kind: bootstrap::FailureKind::Raised(lost.reason),
-            others: Box::new(lost.others),
-        };
-        eprintln!("{}", failure.report());
+    if state.reports(job)
+        && !state.told
+        && let Some(lost) = lost(job, state)
+    {
+        eprintln!("{}", report(lost));
     }
     raw::abort(1)
 }
 
-// The report for the user, if this process prints it.
+/// What is known of a failure, for the user.
+pub(crate) fn report(lost: Lost) -> String {
+    let failure = bootstrap::Failure::<String> {
+        rank: lost.rank,
+        kind: bootstrap::FailureKind::Raised(lost.reason),
+        others: Box::new(lost.others),
+    };
+    failure.report()
+}
+
+// What this process knows of the failure.
 fn lost(job: &Job, state: &MonitorState) -> Option<Lost> {
-    let own = job.place().rank;
-    if state.failed.first_key_value().map(|(&rank, _)| rank) != Some(own) {
-        return None;
-    }
+    let own = job.rank();
     let silent = silent(job, state);
     let told: Vec<&Failed> = state.failed.values().collect();
     let first = told.iter().find(|failed| failed.missing.is_empty());
@@ -260,7 +257,7 @@ fn lost(job: &Job, state: &MonitorState) -> Option<Lost> {
         told.iter()
             .find(|failed| failed.missing.iter().any(|rank| silent.contains(rank)))
     };
-    let first = *first.or_else(knows).unwrap_or(&told[0]);
+    let first = *first.or_else(knows).or(told.first())?;
     let mut failed: Vec<(usize, String)> = told
         .iter()
         .filter(|other| **other != first)
@@ -288,7 +285,45 @@ fn lost(job: &Job, state: &MonitorState) -> Option<Lost> {
     })
 }
 
+impl MonitorState {
+    // Whether processes have died, and the others form a job of their own.
+    fn goes_on(&self, job: &Job) -> bool {
+        job.outlives() && !self.dead.is_empty() && !self.stuck
+    }
+
+    // Whether this process prints the report.
+    fn reports(&self, job: &Job) -> bool {
+        self.failed.first_key_value().map(|(&rank, _)| rank) == Some(job.rank())
+    }
+}
+
 impl Ending {
+    /// Ends the job because a process has died.
+    pub(crate) fn died(&self, job: &Job, rank: usize) {
+        if !lock(&self.state).dead.insert(rank) {
+            return;
+        }
+        self.tell(
+            job,
+            Failed {
+                rank,
+                missing: Vec::new(),
+                reason: job.obituary(rank),
+            },
+        );
+    }
+
+    /// Whether processes have died, this one has settled, and the job goes on without them.
+    pub(crate) fn goes_on(&self, job: &Job) -> bool {
+        let state = lock(&self.state);
+        state.settled.is_some() && state.goes_on(job)
+    }
+
+    /// A thread of this process has not left MPI, so this process cannot go on.
+    pub(crate) fn get_stuck(&self) {
+        lock(&self.state).stuck = true;
+    }
+
     /// Ends the job because of this rank's error, unless it is ending already.
     pub(crate) fn raise(&self, job: &Job, error: &Error) {
         let missing = match error {
@@ -299,7 +334,7 @@ impl Ending {
         self.tell(
             job,
             Failed {
-                rank: job.place().rank,
+                rank: job.rank(),
                 missing,
                 reason: error.to_string(),
             },
@@ -311,7 +346,7 @@ impl Ending {
         let mut state = lock(&self.state);
         if job.abort().raised().is_none() {
             job.abort().raise(failed.rank, failed.reason.clone());
-            state.failed.insert(job.place().rank, failed);
+            state.failed.insert(job.rank(), failed);
             drop(state);
             self.changed.notify_all();
         }
@@ -330,10 +365,11 @@ impl Ending {
         }
     }
 
-    /// The report for the user, if this process prints it.
+    /// The report for the user, if this process prints it, or goes on.
     pub(crate) fn lost(&self, job: &Job) -> Option<Lost> {
         let mut state = lock(&self.state);
-        let lost = lost(job, &state);
+        let has_one = state.reports(job) || state.goes_on(job);
+        let lost = lost(job, &state).filter(|_| has_one);
         state.told |= lost.is_some();
         lost
     }

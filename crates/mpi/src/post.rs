@@ -39,6 +39,8 @@ struct Moving {
     // MPI reads these vectors until their request has completed.
     out: Vec<(Request, Vec<u8>)>,
     come: Vec<(Request, usize, Vec<u8>)>,
+    // Those of a rank that has died, and of requests that MPI refused: it may still know them.
+    lost: Vec<Vec<u8>>,
 }
 
 impl Post {
@@ -95,29 +97,59 @@ impl Post {
         lock(&self.boxes).notices.pop_front()
     }
 
+    /// Ends all letters, on every rank.
+    pub(crate) fn revoke(&self) {
+        self.comm.revoke();
+    }
+
+    /// The ranks that have died, as far as MPI has noticed.
+    pub(crate) fn dead(&self) -> Vec<usize> {
+        self.comm.dead().unwrap_or_default()
+    }
+
     /// Delivers what has arrived, and returns whether anything had.
     ///
     /// # Errors
-    /// MPI's.
+    /// MPI's first; what it does not concern has been delivered.
     pub(crate) fn pump(&self) -> Result<bool, Fault> {
         let Ok(mut moving) = self.moving.try_lock() else {
             return Ok(false);
         };
-        while let Some((from, bytes, request)) = self.comm.arrived()? {
-            moving.come.push((request, from, bytes));
+        let mut first = Ok(());
+        loop {
+            match self.comm.arrived() {
+                Ok(Some((from, bytes, request))) => moving.come.push((request, from, bytes)),
+                Ok(None) => break,
+                Err(fault) => {
+                    first = Err(fault);
+                    break;
+                }
+            }
         }
-        let Moving { out, come } = &mut *moving;
-        swept(out, |(request, _)| request, drop)?;
-        let mut any = false;
-        swept(
+        let Moving { out, come, lost } = &mut *moving;
+        let (mut any, mut refused) = (false, Vec::new());
+        let sent = swept(
+            out,
+            |(request, _)| request,
+            |(_, letter), is_whole| {
+                if !is_whole {
+                    refused.push(letter);
+                }
+            },
+        );
+        let received = swept(
             come,
             |(request, ..)| request,
-            |(_, from, letter)| {
-                any = true;
-                self.open(from, letter);
+            |(_, from, letter), is_whole| match is_whole {
+                true => {
+                    any = true;
+                    self.open(from, letter);
+                }
+                false => lost.push(letter),
             },
-        )?;
-        Ok(any)
+        );
+        lost.append(&mut refused);
+        first.and(sent).and(received).map(|()| any)
     }
 
     fn open(&self, from: usize, mut letter: Vec<u8>) {
@@ -143,18 +175,23 @@ impl Post {
     }
 }
 
-// Removes the entries whose request has completed, in their order.
+// Removes the entries whose request has completed or was refused, in their order, and passes them on with whether they are whole. The
+// first refusal.
 fn swept<T>(
     list: &mut Vec<T>,
     request: impl Fn(&mut T) -> &mut Request,
-    mut ended: impl FnMut(T),
+    mut ended: impl FnMut(T, bool),
 ) -> Result<(), Fault> {
-    let mut index = 0;
+    let (mut index, mut first) = (0, Ok(()));
     while index < list.len() {
-        match raw::has_ended(request(&mut list[index]))? {
-            true => ended(list.remove(index)),
-            false => index += 1,
+        match raw::has_ended(request(&mut list[index])) {
+            Ok(true) => ended(list.remove(index), true),
+            Ok(false) => index += 1,
+            Err(fault) => {
+                ended(list.remove(index), false);
+                first = first.and(Err(fault));
+            }
         }
     }
-    Ok(())
+    first
 }

@@ -1,5 +1,7 @@
 //! `fascicle train`: from a configuration and flags to a run directory.
 
+mod survivors;
+
 use crate::{
     Registry,
     corpus::Opened,
@@ -42,7 +44,7 @@ use train::{
 const WIDE: usize = 120;
 
 /// Arguments of `fascicle train`.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Train {
     /// Configuration file; defaults to a small GPT on 8 ranks
     #[arg(conflicts_with = "resume")]
@@ -60,6 +62,10 @@ pub(crate) struct Train {
     /// are queued again
     #[arg(long, requires = "out")]
     auto_resume: bool,
+    /// When processes die, continue in those that are left, from the newest checkpoint and on a grid that fits them; needs an MPI library
+    /// with ULFM. Processes beyond the run's number of ranks stand by
+    #[arg(long, conflicts_with = "explain")]
+    survive: bool,
     /// Begin with the weights of this folder instead of random ones: one of another program (config.json and safetensors
     /// files, or a checkpoint of Megatron-LM), a checkpoint or a run directory. Its model and tokenizer are taken too, but for keys that the configuration
     /// file or --set states
@@ -100,6 +106,14 @@ fn rank(text: &str) -> Result<usize, String> {
 impl Train {
     /// Trains, or explains a step.
     pub(crate) fn run(&self, registry: &Registry) -> Outcome {
+        match self.survive {
+            true => survivors::run(self, registry),
+            false => self.attempt(registry),
+        }
+    }
+
+    // Trains until the ranks have ended, or explains a step.
+    fn attempt(&self, registry: &Registry) -> Outcome {
         let driver = device::preferred(&registry.drivers)?;
         if !self.explain
             && let Some(dir) = self.begins_again()
@@ -186,6 +200,16 @@ impl Train {
             Some(grid) => grid.world_size() == Ok(ranks) && demands.check(grid).is_ok(),
             None => !demands.fits(ranks).is_empty(),
         }
+    }
+
+    // The number of ranks that the command, its configuration or its checkpoint states.
+    fn ranks_of_run(&self, families: &Families) -> Outcome<Option<usize>> {
+        if let Some(ranks) = self.stated_ranks() {
+            return Ok(Some(ranks));
+        }
+        let states = self.from()?.is_some() || self.states_grid()?;
+        let grid = self.stated(families)?.parallel.grid;
+        Ok(grid.world_size().ok().filter(|_| states))
     }
 
     fn check_record(&self, config: &Config) -> Outcome {
@@ -394,7 +418,10 @@ impl Train {
         });
         screen.leave();
         let ending = ranks
-            .map_err(|failure| with_way_on(failure, &dir))?
+            .map_err(|failure| match launcher::goes_on() {
+                true => failure,
+                false => with_way_on(failure, &dir),
+            })?
             .swap_remove(0);
         output::note(&ending.text());
         match self.json {

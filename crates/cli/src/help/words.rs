@@ -21,7 +21,14 @@ pub(super) const HEADINGS: &[(&str, &str, &[&str])] = &[
     (
         "train",
         "Where a run begins",
-        &["out", "resume", "auto_resume", "init_from", "allow_changes"],
+        &[
+            "out",
+            "resume",
+            "auto_resume",
+            "survive",
+            "init_from",
+            "allow_changes",
+        ],
     ),
     (
         "train",

@@ -13,6 +13,9 @@ use std::time::Duration;
 /// A rank that waits for a rank which itself waits has this much more patience, so that the latter reports.
 const LONGER: Duration = Duration::from_secs(2);
 
+/// Time in which the messages of an ended job must be given back.
+const DRAINING: Duration = Duration::from_secs(2);
+
 /// One collective in progress.
 pub(super) trait Operation {
     /// Bytes of the memory that it takes for addends while it is in progress.
@@ -64,6 +67,10 @@ impl<'a> CollectiveCall<'a> {
             if !wire.is_empty() {
                 // Until the gate is closed, MPI may write to the buffers, which the caller is about to free.
                 job.ending.settle(job);
+                // A job that goes on opens MPI another gate.
+                if job.ending.goes_on(job) && !wire.drain(DRAINING) {
+                    job.ending.get_stuck();
+                }
             }
         }
         outcome

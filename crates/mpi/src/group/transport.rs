@@ -63,6 +63,7 @@ impl Transport for HostTransport {
                 .create_group(&join.members, tag)
                 .map_err(|fault| self.job.error(&fault, &label))?
         };
+        self.job.keep_group(comm);
         Ok(Box::new(HostTransfer(Arc::new(Member::new(
             self.job.clone(),
             join,

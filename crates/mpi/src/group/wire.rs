@@ -3,7 +3,7 @@
 use super::member::{Member, Ticket};
 use crate::raw::{self, Ended, Request};
 use hal::{Error, RawSlice, Result};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The purpose of a message: an operation of the call, and a number within that operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,6 +223,22 @@ impl<'a> Wire<'a> {
                 .filter(|(_, about)| about.receives);
             receives.for_each(|(request, _)| raw::cancel(request));
         }
+    }
+
+    /// Waits until MPI has given back all messages, whose communicator is revoked; whether it has.
+    pub(super) fn drain(&mut self, limit: Duration) -> bool {
+        let begun = Instant::now();
+        loop {
+            // One by one: Open MPI's call for several does not look for those whose communicator was revoked. One that it refuses has
+            // ended as well.
+            self.requests
+                .retain_mut(|request| matches!(raw::has_ended(request), Ok(false)));
+            if self.requests.is_empty() || begun.elapsed() >= limit {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        self.requests.is_empty()
     }
 
     /// Whether MPI may still touch a buffer.

@@ -1,11 +1,12 @@
 //! Tests that need several processes: `mpirun -n N under_mpirun SUBJECT`, as run by `ci/mpi.sh`,
-//! `ci/mpi-parity.sh` and `ci/mpi-large.sh`.
+//! `ci/mpi-parity.sh`, `ci/mpi-large.sh` and `ci/survive.sh`.
 //!
 //! Without a launcher there is one process, which is a job of one rank.
 
 mod collectives;
 mod failures;
 mod large;
+mod outlive;
 mod overlap;
 mod parity;
 
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         "parity" => parity::check(processes, false),
         "parity-quick" => parity::check(processes, true),
         "large" => large::check(processes),
+        "outlive" => outlive::check(processes),
         "overlap" => overlap::check(processes),
         "error" | "panic" | "missing" => failures::run_failing(processes, subject),
         // Cargo passes flags of its own test harness.
