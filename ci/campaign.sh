@@ -9,7 +9,7 @@
 #   survive=25      ci/survive.sh: runs that go on without ranks that were killed
 #   faults=20       ci/faults.sh: real faults, of each kind
 #   soak=7200       ci/soak.sh: runs that train for so many seconds
-#   fuzz=100000     ci/fuzz.sh: inputs for each format that is read from outside
+#   fuzz=1000000    ci/fuzz.sh: inputs for each format that is read from outside; fuzz=1000000:config,tape for two of them
 #   tests           counts the tests in the sources, and runs none
 #
 # FASCICLE_SEED=S begins power cuts and simulated jobs with another seed than 0. Interleavings, Miri and the sanitizers stop by
@@ -30,6 +30,8 @@ run() { "$@" 2>&1 | tee "$log"; }
 for part in "${parts[@]}"; do
   name=${part%%=*} number=
   [ "$name" = "$part" ] || number=${part#*=}
+  formats=
+  if [ "$name" = fuzz ] && [[ $number == *:* ]]; then formats=${number#*:} number=${number%%:*}; fi
   [[ $number =~ ^[0-9]*$ ]] || { printf 'campaign: %s: found `%s`, needs a number\n' "$name" "$number" >&2; exit 2; }
   case $name in
     power)
@@ -68,10 +70,14 @@ for part in "${parts[@]}"; do
       record soak "ci/soak.sh $number" $(sed -n 's/^soak: //p' "$log")
       ;;
     fuzz)
-      number=${number:-100000} begun=$SECONDS
-      run ci/fuzz.sh "$number"
-      counts=$(sed -nE 's/^fuzz: ([a-z_]+): ([0-9]+) inputs in .*/\1=\2/p' "$log")
-      [ -z "$counts" ] || record fuzz "ci/fuzz.sh $number" $counts
+      number=${number:-1000000}
+      [ -n "$formats" ] || formats=$(cd tests/fuzz/corpus && echo *)
+      for format in ${formats//,/ }; do
+        begun=$SECONDS
+        run ci/fuzz.sh "$number" "$format"
+        counts=$(sed -nE 's/^fuzz: [a-z_]+: ([0-9]+) inputs in .*/inputs=\1/p' "$log")
+        [ -z "$counts" ] || record "fuzz/$format" "ci/fuzz.sh $number $format" $counts
+      done
       ;;
     tests)
       begun=$SECONDS
