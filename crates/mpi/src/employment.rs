@@ -2,9 +2,10 @@
 
 use crate::cores;
 use crate::exchange::HostExchange;
-use crate::introduction::{self, Introduction};
+use crate::introduction::Introduction;
 use crate::job::Job;
 use crate::raw::{self, Fault};
+use bootstrap::world::RankLocation;
 use hal::{Exchange, Result, lock};
 use std::sync::{Arc, atomic::Ordering};
 
@@ -31,7 +32,7 @@ impl Job {
     pub(crate) fn employ(&self, ranks: usize) {
         let all = self.introductions.get().map_or(&[][..], Vec::as_slice);
         let working = &all[..ranks.min(all.len())];
-        let place = introduction::place(working, self.rank);
+        let place = place_of(working, self.rank);
         let words = match place {
             Some(place) => {
                 let _ = self.origin.local_rank.set(place.local_rank);
@@ -76,5 +77,52 @@ impl Job {
         let all = all.iter().enumerate();
         all.filter(move |(rank, one)| *rank != self.rank && Some(one.leader) == leader)
             .map(|(rank, one)| (rank, one.process as i32))
+    }
+}
+
+// The place of a rank among those that introduced themselves; `None` if it is not among them.
+fn place_of(all: &[Introduction], rank: usize) -> Option<RankLocation> {
+    let mine = all.get(rank)?;
+    let mut leaders: Vec<usize> = all.iter().map(|one| one.leader).collect();
+    leaders.sort_unstable();
+    leaders.dedup();
+    let here = |one: &&Introduction| one.leader == mine.leader;
+    Some(RankLocation {
+        rank,
+        size: all.len(),
+        node: leaders.binary_search(&mine.leader).unwrap_or(0),
+        num_nodes: leaders.len(),
+        local_rank: all[..rank].iter().filter(here).count(),
+        local_size: all.iter().filter(here).count(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_placed_among_those_that_work() {
+        let on = |leader| Introduction {
+            leader,
+            process: 1,
+            cores: Vec::new(),
+        };
+        let all = [0, 0, 2, 2, 4].map(on);
+        let told = |ranks: usize, rank| {
+            let place = place_of(&all[..ranks], rank)?;
+            let RankLocation {
+                node,
+                num_nodes,
+                local_rank,
+                local_size,
+                ..
+            } = place;
+            Some([node, num_nodes, local_rank, local_size])
+        };
+        assert_eq!(told(5, 3), Some([1, 3, 1, 2]));
+        assert_eq!(told(5, 4), Some([2, 3, 0, 1]));
+        assert_eq!(told(3, 2), Some([1, 2, 0, 1]));
+        assert_eq!(told(3, 3), None);
     }
 }

@@ -1,7 +1,5 @@
 //! The first message between processes: where each runs, and which processors it may use there.
 
-use bootstrap::world::RankLocation;
-
 /// The facts that a process sends about itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Introduction {
@@ -39,51 +37,9 @@ impl Introduction {
     }
 }
 
-/// The place of a rank among those that introduced themselves; `None` if it is not among them.
-pub(crate) fn place(all: &[Introduction], rank: usize) -> Option<RankLocation> {
-    let mine = all.get(rank)?;
-    let mut leaders: Vec<usize> = all.iter().map(|one| one.leader).collect();
-    leaders.sort_unstable();
-    leaders.dedup();
-    let here = |one: &&Introduction| one.leader == mine.leader;
-    Some(RankLocation {
-        rank,
-        size: all.len(),
-        node: leaders.binary_search(&mine.leader).unwrap_or(0),
-        num_nodes: leaders.len(),
-        local_rank: all[..rank].iter().filter(here).count(),
-        local_size: all.iter().filter(here).count(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranks_are_placed_among_those_that_work() {
-        let on = |leader| Introduction {
-            leader,
-            process: 1,
-            cores: Vec::new(),
-        };
-        let all = [0, 0, 2, 2, 4].map(on);
-        let told = |ranks: usize, rank| {
-            let place = place(&all[..ranks], rank)?;
-            let RankLocation {
-                node,
-                num_nodes,
-                local_rank,
-                local_size,
-                ..
-            } = place;
-            Some([node, num_nodes, local_rank, local_size])
-        };
-        assert_eq!(told(5, 3), Some([1, 3, 1, 2]));
-        assert_eq!(told(5, 4), Some([2, 3, 0, 1]));
-        assert_eq!(told(3, 2), Some([1, 2, 0, 1]));
-        assert_eq!(told(3, 3), None);
-    }
 
     #[test]
     fn introductions_survive_the_way() {
