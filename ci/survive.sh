@@ -50,6 +50,9 @@ for _ in 1 2; do
   grep -q 'of 5 processes rank 0 has died; of 3 processes rank 2 has died; 2 are left, and sum' "$dir/log" || fail 'collectives'
 done
 
+"${launch[@]}" -n 4 "$test" outlive-job >"$dir/log" 2>&1 || fail "a job: status $?"
+grep -q 'two of four processes are left' "$dir/log" || fail 'a job'
+
 losses() { grep -oE '"step":[0-9]+,"loss":[0-9.e-]+' "$1/metrics.jsonl"; }
 "$fascicle" train --grid x=2,z=2 --steps 120 --out "$dir/whole" "${small[@]}" >"$dir/log" 2>&1 || fail 'does not train'
 ranks() { pgrep -f "^$fascicle train .*$1( |\$)" || true; }

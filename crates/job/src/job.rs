@@ -10,7 +10,7 @@ use grid::{AxisOrder, Degrees, Grid};
 use hal::{DeviceSettings, Driver, Error, OpenOptions, SumOrder, Transport, VendorId, driver};
 use parallel::{Context, Reproducible, Settings};
 use serde::{Serialize, de::DeserializeOwned};
-use std::{fmt, fmt::Display, sync::Arc, time::Duration};
+use std::{cell::Cell, fmt, fmt::Display, sync::Arc, time::Duration};
 use tensor::Device;
 
 /// The ranks of a job, before they run.
@@ -37,7 +37,11 @@ pub struct Job {
     settings: Settings,
     device_settings: DeviceSettings,
     host: Option<Driver>,
+    survivors: Option<Survivors>,
 }
+
+/// The grid for a number of processes that are left.
+type Survivors = Arc<dyn Fn(usize) -> Option<Degrees> + Send + Sync>;
 
 impl Job {
     /// A job of one rank, on the first of these vendors that has a device here.
@@ -54,6 +58,7 @@ impl Job {
             settings: Settings::default(),
             device_settings: DeviceSettings::default(),
             host: None,
+            survivors: None,
         }
     }
 
@@ -114,6 +119,31 @@ impl Job {
         self
     }
 
+    /// Continues in the processes that are left when others die: [`run`](Job::run) calls its body again there, which resumes from a
+    /// checkpoint of its own.
+    ///
+    /// `grid` says for a number of processes which grid they form, the same on each, and from the start on; `None` ends the job. Processes
+    /// beyond its ranks stand by, and end with the job. It needs an MPI library with ULFM, such as Open MPI from 5.0 on, and a launcher that
+    /// lets processes die (`mpirun --with-ft ulfm`). Where ranks are threads it changes nothing.
+    ///
+    /// ```
+    /// use fascicle_job::Job;
+    /// use grid::Degrees;
+    ///
+    /// let all = |left| Some(Degrees { data: left, ..Degrees::default() });
+    /// let job = Job::new([cpu::driver()]).grid("data=2")?.survive(all);
+    /// let steps = job.run(|context| Ok::<_, hal::Error>(context.world().size()))?;
+    /// assert_eq!(steps, [2, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn survive(
+        mut self,
+        grid: impl Fn(usize) -> Option<Degrees> + Send + Sync + 'static,
+    ) -> Job {
+        self.survivors = Some(Arc::new(grid));
+        self
+    }
+
     /// Runs on this vendor's devices.
     pub fn vendor(mut self, vendor: VendorId) -> Job {
         self.vendor = Some(vendor);
@@ -159,8 +189,38 @@ impl Job {
     /// The error of the rank that failed first; the others end within the timeout. [`Error::Invalid`] for degrees as in
     /// [`num_ranks`](Job::num_ranks), for a vendor as in [`driver`](Job::driver), for a result that cannot be sent, and if
     /// the launcher started a number of processes other than the number of ranks of the grid. [`Error::Aborted`] if a rank
-    /// panicked, or if none could start because of what [`bootstrap::refuse_if_launched_many`] refuses.
+    /// panicked, or if none could start because of what [`bootstrap::refuse_if_launched_many`] refuses. A job that is to
+    /// [survive](Job::survive): [`Error::Invalid`] if the library ends it with a process, or if too few are left.
     pub fn run<T, E>(
+        &self,
+        body: impl Fn(&Context) -> Result<T, E> + Send + Sync + 'static,
+    ) -> Result<Vec<T>, E>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        E: From<Error> + Display + Send + 'static,
+    {
+        let survivors = self.survivors.as_ref().zip(self.started());
+        let Some((grid, processes)) = survivors else {
+            return self.run_once(body);
+        };
+        processes.outlive()?;
+        let (mut job, body) = (self.clone(), Arc::new(body));
+        loop {
+            let degrees = Cell::new(None);
+            processes.reform(&|left| {
+                degrees.set(grid(left));
+                degrees.get()?.world_size().ok()
+            })?;
+            job.degrees = degrees.get().unwrap_or(job.degrees);
+            let body = body.clone();
+            let outcome = job.run_once(move |context| body(context));
+            if outcome.is_ok() || !processes.goes_on() {
+                return outcome;
+            }
+        }
+    }
+
+    fn run_once<T, E>(
         &self,
         body: impl Fn(&Context) -> Result<T, E> + Send + Sync + 'static,
     ) -> Result<Vec<T>, E>
@@ -273,12 +333,17 @@ impl Job {
         )?)
     }
 
+    // The processes that a launcher started, if one did.
+    fn started(&self) -> Option<&'static dyn Processes> {
+        let launched = bootstrap::detect().processes.is_some();
+        self.processes.filter(|_| launched)
+    }
+
     // The processes of this job, if its ranks are processes. Every job asks before anything else, and before it has threads.
     fn launched<E>(&self) -> Result<Option<&'static dyn Processes>, Failure<E>> {
         hal::environment::settle();
         let several = self.num_ranks().map_err(not_started)? > 1;
-        let launched = bootstrap::detect().processes.is_some();
-        match self.processes.filter(|_| launched) {
+        match self.started() {
             Some(processes) => Ok(Some(processes).filter(|_| several)),
             None => {
                 let refused = |many: bootstrap::LaunchedMany| not_started(many);

@@ -2,6 +2,8 @@
 
 use crate::{collectives::join, run};
 use bootstrap::{Processes, World};
+use grid::Degrees;
+use job::Job;
 use std::{
     cell::Cell,
     process::{self, Command},
@@ -66,6 +68,32 @@ fn die() {
     let own = process::id().to_string();
     drop(Command::new("kill").args(["-KILL", &own]).status());
     std::thread::sleep(Duration::from_secs(60));
+}
+
+/// A job that continues on the grid of the processes that are left.
+pub(crate) fn check_job(processes: &'static dyn Processes) -> std::result::Result<String, String> {
+    let all = |left| {
+        Some(Degrees {
+            data: left,
+            ..Degrees::default()
+        })
+    };
+    let job = Job::new([cpu::driver()]).processes(Some(processes));
+    let job = job.degrees(all(4).unwrap_or_default()).survive(all);
+    let sizes = job.run(|context| {
+        let world = context.world();
+        for number in 0..10 {
+            world.everyone().barrier()?;
+            if number == 5 && world.size() > 2 && world.rank() == 1 {
+                die();
+            }
+        }
+        Ok::<_, Error>(world.size())
+    });
+    match sizes {
+        Ok(sizes) if sizes == [2, 2] => Ok("two of four processes are left".into()),
+        other => Err(format!("found {other:?}, needs [2, 2]")),
+    }
 }
 
 fn sums(world: &World, device: &Device, victim: Option<usize>) -> Result<()> {
