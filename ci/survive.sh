@@ -53,6 +53,11 @@ done
 "${launch[@]}" -n 4 "$test" outlive-job >"$dir/log" 2>&1 || fail "a job: status $?"
 grep -q 'two of four processes are left' "$dir/log" || fail 'a job'
 
+# A death after the work, when nobody can go on any more.
+status=0
+"${launch[@]}" -n 3 "$test" outlive-late >"$dir/log" 2>&1 || status=$?
+[ "$status" -eq 1 ] && grep -q 'rank 2 failed: its process .* has died' "$dir/log" || fail "a late death: status $status"
+
 losses() { grep -oE '"step":[0-9]+,"loss":[0-9.e-]+' "$1/metrics.jsonl"; }
 "$fascicle" train --grid x=2,z=2 --steps 120 --out "$dir/whole" "${small[@]}" >"$dir/log" 2>&1 || fail 'does not train'
 ranks() { pgrep -f "^$fascicle train .*$1( |\$)" || true; }

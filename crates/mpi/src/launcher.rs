@@ -193,7 +193,7 @@ impl Processes for Mpi {
     }
 
     fn is_ending(&self) -> bool {
-        joined().is_some_and(|job| job.abort().raised().is_some() && !job.ending.goes_on(&job))
+        joined().is_some_and(|job| job.abort().raised().is_some() && !job.ending.may_go_on(&job))
     }
 
     fn end(&self, status: u8) {
@@ -201,11 +201,15 @@ impl Processes for Mpi {
         if ENDED.swap(true, Ordering::AcqRel) {
             return;
         }
-        if status != 0 || job.abort().raised().is_some() {
-            raw::abort(i32::from(status.max(1)));
+        if status != 0 {
+            raw::abort(i32::from(status));
         }
-        if !all_have_ended(&job) {
-            self.fail("", true);
+        if job.abort().raised().is_some() || !all_have_ended(&job) {
+            // Too late to go on: this rank's work is done, and the others cannot do theirs without it.
+            let lost = self.fail("", true);
+            if job.ending.reports(&job) {
+                eprintln!("fascicle: {}", monitor::report(lost));
+            }
             raw::abort(1);
         }
         leave(&job);

@@ -319,6 +319,18 @@ impl Ending {
         state.settled.is_some() && state.goes_on(job)
     }
 
+    /// Whether the job may go on, as far as this process knows before it has settled.
+    pub(crate) fn may_go_on(&self, job: &Job) -> bool {
+        let state = lock(&self.state);
+        let undecided = job.outlives() && state.settled.is_none() && !state.stuck;
+        undecided || state.goes_on(job)
+    }
+
+    /// Whether this process prints the report.
+    pub(crate) fn reports(&self, job: &Job) -> bool {
+        lock(&self.state).reports(job)
+    }
+
     /// A thread of this process has not left MPI, so this process cannot go on.
     pub(crate) fn get_stuck(&self) {
         lock(&self.state).stuck = true;

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         "parity-quick" => parity::check(processes, true),
         "large" => large::check(processes),
         "outlive" => outlive::check(processes),
+        "outlive-late" => outlive::check_late(processes),
         "outlive-job" => outlive::check_job(processes),
         "overlap" => overlap::check(processes),
         "error" | "panic" | "missing" => failures::run_failing(processes, subject),

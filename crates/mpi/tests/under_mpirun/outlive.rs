@@ -70,6 +70,17 @@ fn die() {
     std::thread::sleep(Duration::from_secs(60));
 }
 
+/// The last process dies when the work is done, before the processes have taken leave of each other.
+pub(crate) fn check_late(processes: &'static dyn Processes) -> std::result::Result<String, String> {
+    processes.outlive().map_err(|error| error.to_string())?;
+    let place = processes.join().map_err(|error| error.to_string())?;
+    run(processes, 20, |world, _| world.everyone().barrier())?;
+    if place.rank + 1 == place.size {
+        die();
+    }
+    Ok("the work is done".into())
+}
+
 /// A job that continues on the grid of the processes that are left.
 pub(crate) fn check_job(processes: &'static dyn Processes) -> std::result::Result<String, String> {
     let all = |left| {
