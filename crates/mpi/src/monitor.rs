@@ -46,6 +46,7 @@ struct MonitorState {
     states: BTreeMap<usize, (String, Duration)>,
     unanswered: Vec<usize>,
     dead: BTreeSet<usize>,
+    revoked: bool,
     // Whether a thread of this process has not left MPI.
     stuck: bool,
     interrupted: BTreeSet<String>,
@@ -174,12 +175,17 @@ fn advance(job: &Job, state: &mut MonitorState) {
     }
     match state.settled {
         None if elapsed >= patience(job, state) => {
-            job.gate().close();
-            if state.goes_on(job) {
+            // First, because a thread may wait within MPI for a rank that has died.
+            if state.goes_on(job) && !state.revoked {
                 job.revoke();
+                state.revoked = true;
             }
-            state.settled = Some(Instant::now());
-            job.ending.changed.notify_all();
+            if job.gate().try_close() {
+                state.settled = Some(Instant::now());
+                job.ending.changed.notify_all();
+            } else if elapsed >= ANSWERING + GRACE {
+                give_up(job, state);
+            }
         }
         Some(settled) if settled.elapsed() >= GRACE => give_up(job, state),
         _ => {}
