@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs that outlive their processes (`train --survive`): ranks are killed at random moments, the others continue on another grid, or
-# with a process that stood by, and the losses are those of a run that nothing disturbed. Also: what an MPI library without ULFM is
-# refused, and a run that has too few processes left.
+# with a process that stood by, and the losses are those of a run that nothing disturbed. Also: an MPI library without ULFM, which is
+# refused, a death after the work, and a stop after a death.
 #
 # Usage: ci/survive.sh [RUNS]    disturbed runs, 3 by default, in each of which two of five processes are killed
 #

@@ -57,8 +57,8 @@ pub trait Processes: Send + Sync + fmt::Debug {
     /// Ends the job because of this rank, or of the rank that raised the abort signal before it; `has_returned` says whether the rank's
     /// threads have ended.
     ///
-    /// Returns, with what it knows, in the one process that reports. In all others it ends the process. A job that
-    /// [goes on](Processes::goes_on) returns in every process that is left.
+    /// Returns, with what it knows, in the one process that reports. In all others it ends the process. If the job
+    /// [goes on](Processes::goes_on), it returns in every survivor.
     fn fail(&self, reason: &str, has_returned: bool) -> Lost;
 
     /// From now on, the death of a process does not end the others: [`fail`](Processes::fail) returns in each of them, which then
@@ -68,11 +68,11 @@ pub trait Processes: Send + Sync + fmt::Debug {
     /// [`hal::Error::Invalid`] if the library ends the job with a process; those of [`join`](Processes::join).
     fn outlive(&self) -> Result<()>;
 
-    /// Whether the job has ended because processes have died, and those that are left may [re-form](Processes::reform) it.
+    /// Whether the job has ended because processes have died, and the survivors may [re-form](Processes::reform) it.
     fn goes_on(&self) -> bool;
 
-    /// Makes a job of the processes that are left, after some have died or at the start, and returns this process's new place. All of
-    /// them call it, when their ranks have returned.
+    /// Makes a job of the surviving processes, or at the start of all, and returns this process's new place. All of them call it, when
+    /// their ranks have returned.
     ///
     /// `choose` says for a number of processes how many of them work, the same on each. The others stand by: in those the call returns
     /// when processes have died again and this one is needed, and otherwise ends the process with the job.

@@ -54,7 +54,7 @@ struct Watched {
     first: Option<Instant>,
 }
 
-/// A run that continues in the processes that are left is watched again, by the same thread.
+/// A run that continues in the surviving processes is watched again, by the same thread.
 static WATCHED: Mutex<Option<Watched>> = Mutex::new(None);
 
 fn watch_with(say: impl Fn() + Send + 'static, leave: impl Fn() + Send + 'static) -> Arc<Stop> {

@@ -76,7 +76,7 @@ pub(crate) fn is_ending() -> bool {
     processes().is_some_and(Processes::is_ending)
 }
 
-/// Lets the processes that are left go on when others die.
+/// From now on, the death of a process leaves the others alive.
 pub(crate) fn outlive() -> Outcome {
     let Some(processes) = processes() else {
         return Err(Failure::usage(
@@ -87,12 +87,12 @@ pub(crate) fn outlive() -> Outcome {
     outlive.map_err(|error| Failure::Usage(format!("--survive: {error}")))
 }
 
-/// Whether processes have died, and those that are left go on.
+/// Whether processes have died, and the survivors may form another job.
 pub(crate) fn goes_on() -> bool {
     processes().is_some_and(Processes::goes_on)
 }
 
-/// Makes a job of the processes that are left, as many as `choose` says, and returns their number. Its first rank prints from now on.
+/// Makes a job of the survivors, as many as `choose` says, and returns their number. Its first rank prints from now on.
 pub(crate) fn reform(choose: &dyn Fn(usize) -> Option<usize>) -> Outcome<usize> {
     let Some(processes) = processes() else {
         return Ok(1);

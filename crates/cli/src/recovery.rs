@@ -9,6 +9,7 @@ use crate::{
 use bootstrap::{World, local::Options};
 use std::path::Path;
 use train::{
+    checkpoint::Reader,
     config::CheckpointConfig,
     run::{recover_local, recover_stored},
 };
@@ -50,6 +51,19 @@ pub(crate) fn from_store(dir: &Path, config: &CheckpointConfig) -> Outcome {
         ));
     }
     Ok(())
+}
+
+/// The step of the newest checkpoint in `dir`, if it has one.
+pub(crate) fn newest_step(dir: &Path) -> Option<u64> {
+    Reader::open(dir).ok().map(|reader| reader.step())
+}
+
+/// Where a run that resumes begins, in words.
+pub(crate) fn beginning(step: Option<u64>) -> String {
+    step.map_or_else(
+        || "from the beginning".to_owned(),
+        |step| format!("from the checkpoint of step {}", grouped(step)),
+    )
 }
 
 fn world() -> Outcome<World> {

@@ -40,7 +40,7 @@ pub struct Job {
     survivors: Option<Survivors>,
 }
 
-/// The grid for a number of processes that are left.
+/// The grid for a number of surviving processes.
 type Survivors = Arc<dyn Fn(usize) -> Option<Degrees> + Send + Sync>;
 
 impl Job {
@@ -119,8 +119,8 @@ impl Job {
         self
     }
 
-    /// Continues in the processes that are left when others die: [`run`](Job::run) calls its body again there, which resumes from a
-    /// checkpoint of its own.
+    /// Continues in the surviving processes when others die: [`run`](Job::run) calls its body again there, which resumes from a checkpoint
+    /// of its own.
     ///
     /// `grid` says for a number of processes which grid they form, the same on each, and from the start on; `None` ends the job. Processes
     /// beyond its ranks stand by, and end with the job. It needs an MPI library with ULFM, such as Open MPI from 5.0 on, and a launcher that
@@ -199,8 +199,8 @@ impl Job {
         T: Serialize + DeserializeOwned + Send + 'static,
         E: From<Error> + Display + Send + 'static,
     {
-        let survivors = self.survivors.as_ref().zip(self.started());
-        let Some((grid, processes)) = survivors else {
+        let started = self.started();
+        let Some((grid, processes)) = self.survivors.as_ref().zip(started) else {
             return self.run_once(body);
         };
         processes.outlive()?;
@@ -333,17 +333,18 @@ impl Job {
         )?)
     }
 
-    // The processes that a launcher started, if one did.
+    // The processes that a launcher started, if one did. Every job asks before anything else, and before it has threads.
     fn started(&self) -> Option<&'static dyn Processes> {
+        hal::environment::settle();
         let launched = bootstrap::detect().processes.is_some();
         self.processes.filter(|_| launched)
     }
 
-    // The processes of this job, if its ranks are processes. Every job asks before anything else, and before it has threads.
+    // The processes of this job, if its ranks are processes.
     fn launched<E>(&self) -> Result<Option<&'static dyn Processes>, Failure<E>> {
-        hal::environment::settle();
+        let started = self.started();
         let several = self.num_ranks().map_err(not_started)? > 1;
-        match self.started() {
+        match started {
             Some(processes) => Ok(Some(processes).filter(|_| several)),
             None => {
                 let refused = |many: bootstrap::LaunchedMany| not_started(many);

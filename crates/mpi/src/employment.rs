@@ -13,13 +13,13 @@ impl Job {
     /// Exchanges where every process runs, and which of them share a host.
     pub(crate) fn introduce(self: &Arc<Self>) -> Result<()> {
         let fault = |fault: Fault| self.error(&fault, "");
-        let shared = self.world.split_shared(self.rank).map_err(fault)?;
+        let shared = self.world().split_shared(self.rank()).map_err(fault)?;
         let mine = Introduction {
-            leader: shared.leader_in(self.world).map_err(fault)?,
+            leader: shared.leader_in(self.world()).map_err(fault)?,
             process: std::process::id(),
             cores: self.origin.cores.clone(),
         };
-        let members: Vec<usize> = (0..self.size).collect();
+        let members: Vec<usize> = (0..self.size()).collect();
         let everyone =
             HostExchange::new(self.clone(), "introduction", &members, 0, self.start_limit);
         let all = everyone.all_gather(&mine.encode())?;
@@ -32,11 +32,11 @@ impl Job {
     pub(crate) fn employ(&self, ranks: usize) {
         let all = self.introductions.get().map_or(&[][..], Vec::as_slice);
         let working = &all[..ranks.min(all.len())];
-        let place = place_of(working, self.rank);
+        let place = place_of(working, self.rank());
         let words = match place {
             Some(place) => {
                 let _ = self.origin.local_rank.set(place.local_rank);
-                let leader = working[self.rank].leader;
+                let leader = working[self.rank()].leader;
                 let here = working.iter().filter(|one| one.leader == leader);
                 let masks: Vec<_> = here.map(|one| one.cores.clone()).collect();
                 let binding = cores::bind(place.local_rank, &masks);
@@ -44,14 +44,14 @@ impl Job {
                 self.threads.store(binding.threads, Ordering::Relaxed);
                 format!(
                     "rank {} is {} of {} on {}, {}",
-                    self.rank,
+                    self.rank(),
                     place.local_rank,
                     place.local_size,
                     raw::host(),
                     binding.words
                 )
             }
-            None => format!("process {} stands by on {}", self.rank, raw::host()),
+            None => format!("process {} stands by on {}", self.rank(), raw::host()),
         };
         let hosts = place.map_or(0, |place| place.num_nodes);
         *lock(&self.place) = place;
@@ -64,8 +64,8 @@ impl Job {
             ),
             words,
         ];
-        if ranks < self.size {
-            findings.insert(3, format!("{} stand by", self.size - ranks));
+        if ranks < self.size() {
+            findings.insert(3, format!("{} stand by", self.size() - ranks));
         }
         *lock(&self.findings) = findings;
     }
@@ -73,9 +73,9 @@ impl Job {
     /// Rank and process id of the other processes on this host.
     pub(crate) fn peers(&self) -> impl Iterator<Item = (usize, i32)> {
         let all = self.introductions.get().map_or(&[][..], Vec::as_slice);
-        let leader = all.get(self.rank).map(|one| one.leader);
+        let leader = all.get(self.rank()).map(|one| one.leader);
         let all = all.iter().enumerate();
-        all.filter(move |(rank, one)| *rank != self.rank && Some(one.leader) == leader)
+        all.filter(move |(rank, one)| *rank != self.rank() && Some(one.leader) == leader)
             .map(|(rank, one)| (rank, one.process as i32))
     }
 }

@@ -16,7 +16,7 @@ use hal::{
     environment::table::{LONGEST_MESSAGE, START_TIMEOUT},
     lock,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLockReadGuard};
 use std::time::Duration;
@@ -24,8 +24,8 @@ use std::time::Duration;
 /// The job, as this process sees it.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) rank: usize,
-    pub(crate) size: usize,
+    rank: usize,
+    size: usize,
     // Of the ranks that work, and therefore of this one unless it stands by.
     pub(crate) place: Mutex<Option<RankLocation>>,
     // Those of all processes, by rank.
@@ -33,24 +33,22 @@ pub(crate) struct Job {
     pub(crate) origin: Origin,
     // The communicator of which `world` is a copy: the next job is made of its ranks.
     pub(crate) base: Comm,
-    pub(crate) world: Comm,
+    world: Comm,
     // The communicators of the groups that were made.
     pub(crate) groups: Mutex<Vec<Comm>>,
-    // The processes that have died, by MPI's account.
-    pub(crate) dead: Mutex<BTreeSet<usize>>,
-    pub(crate) post: Post,
+    post: Post,
     gate: Gate,
-    pub(crate) abort: Arc<AbortSignal>,
+    abort: Arc<AbortSignal>,
     progress: Arc<Progress>,
     pub(crate) ending: Ending,
     occurrences: Mutex<HashMap<(String, Vec<usize>), u64>>,
     pub(crate) findings: Mutex<Vec<String>>,
     leaving: AtomicBool,
-    pub(crate) outlives: AtomicBool,
+    outlives: AtomicBool,
     pub(crate) has_outlived: bool,
     pub(crate) eager: AtomicBool,
     pub(crate) threads: AtomicUsize,
-    pub(crate) longest_bytes: usize,
+    longest_bytes: usize,
     pub(crate) start_limit: Duration,
 }
 
@@ -112,7 +110,6 @@ impl Job {
             base: all,
             world: all.duplicate()?,
             groups: Mutex::default(),
-            dead: Mutex::default(),
             post,
             gate: Gate::new(),
             abort: Arc::default(),
@@ -171,12 +168,12 @@ impl Job {
         lock(&self.findings).clone()
     }
 
-    /// Whether the processes that are left go on when others die.
+    /// Whether the survivors continue when processes die.
     pub(crate) fn outlives(&self) -> bool {
         self.outlives.load(Ordering::Acquire)
     }
 
-    /// Lets the processes that are left go on when others die, if the library can.
+    /// Lets the survivors continue when processes die, if the library can.
     pub(crate) fn outlive(&self) {
         self.outlives.store(true, Ordering::Release);
     }
@@ -280,7 +277,7 @@ impl Job {
         Ok(())
     }
 
-    /// Empties the post office once. Others must not have died for that: their deaths are noted.
+    /// Empties the post office once. Deaths that keep it from that are noted.
     ///
     /// # Errors
     /// MPI's, for other reasons.

@@ -161,13 +161,17 @@ impl Processes for Mpi {
     }
 
     fn goes_on(&self) -> bool {
-        joined().is_some_and(|job| job.ending.goes_on(&job))
+        // An error may come before the decision.
+        joined().is_some_and(|job| {
+            job.ending.settle(&job);
+            job.ending.goes_on()
+        })
     }
 
     fn reform(&self, choose: &dyn Fn(usize) -> Option<usize>) -> Result<RankLocation> {
         loop {
             let mut job = job()?;
-            if job.ending.goes_on(&job) {
+            if job.ending.goes_on() {
                 job = job.next()?;
                 *lock(&JOB) = Some(Ok(job.clone()));
             }
@@ -205,7 +209,7 @@ impl Processes for Mpi {
             raw::abort(i32::from(status));
         }
         if job.abort().raised().is_some() || !all_have_ended(&job) {
-            // Too late to go on: this rank's work is done, and the others cannot do theirs without it.
+            // Too late to continue: this rank has done its work, and the others cannot repeat theirs without it.
             let lost = self.fail("", true);
             if job.ending.reports(&job) {
                 eprintln!("fascicle: {}", monitor::report(lost));
@@ -224,9 +228,9 @@ impl Mpi {
             leave(job);
             std::process::exit(0);
         }
-        // Where the job does not go on, this returns in the process that reports.
+        // Unless the survivors continue, this returns in the process that reports.
         let lost = self.fail("", true);
-        if !job.ending.goes_on(job) {
+        if !job.ending.goes_on() {
             eprintln!("fascicle: {}", monitor::report(lost));
             raw::abort(1);
         }

@@ -46,7 +46,9 @@ struct MonitorState {
     states: BTreeMap<usize, (String, Duration)>,
     unanswered: Vec<usize>,
     dead: BTreeSet<usize>,
-    revoked: bool,
+    // Whether the survivors form a job of their own. Decided once, because the messages of such a job are revoked, and only then
+    // given back.
+    goes_on: bool,
     // Whether a thread of this process has not left MPI.
     stuck: bool,
     interrupted: BTreeSet<String>,
@@ -88,8 +90,6 @@ fn run(job: &Job) {
         if ticks.is_multiple_of(5) && !job.is_leaving() {
             bury(job);
         }
-        let dead = job.dead().into_iter();
-        dead.for_each(|rank| job.ending.died(job, rank));
         let mut state = lock(&job.ending.state);
         if state.over {
             return;
@@ -176,9 +176,9 @@ fn advance(job: &Job, state: &mut MonitorState) {
     match state.settled {
         None if elapsed >= patience(job, state) => {
             // First, because a thread may wait within MPI for a rank that has died.
-            if state.goes_on(job) && !state.revoked {
+            if job.outlives() && !state.dead.is_empty() && !state.goes_on {
                 job.revoke();
-                state.revoked = true;
+                state.goes_on = true;
             }
             if job.gate().try_close() {
                 state.settled = Some(Instant::now());
@@ -292,9 +292,9 @@ fn lost(job: &Job, state: &MonitorState) -> Option<Lost> {
 }
 
 impl MonitorState {
-    // Whether processes have died, and the others form a job of their own.
-    fn goes_on(&self, job: &Job) -> bool {
-        job.outlives() && !self.dead.is_empty() && !self.stuck
+    // Whether this process goes on with the other survivors.
+    fn goes_on(&self) -> bool {
+        self.settled.is_some() && self.goes_on && !self.stuck
     }
 
     // Whether this process prints the report.
@@ -319,17 +319,16 @@ impl Ending {
         );
     }
 
-    /// Whether processes have died, this one has settled, and the job goes on without them.
-    pub(crate) fn goes_on(&self, job: &Job) -> bool {
-        let state = lock(&self.state);
-        state.settled.is_some() && state.goes_on(job)
+    /// Whether processes have died, and this one continues with the other survivors.
+    pub(crate) fn goes_on(&self) -> bool {
+        lock(&self.state).goes_on()
     }
 
-    /// Whether the job may go on, as far as this process knows before it has settled.
+    /// The same, and whether this is still undecided.
     pub(crate) fn may_go_on(&self, job: &Job) -> bool {
         let state = lock(&self.state);
         let undecided = job.outlives() && state.settled.is_none() && !state.stuck;
-        undecided || state.goes_on(job)
+        undecided || state.goes_on()
     }
 
     /// Whether this process prints the report.
@@ -337,7 +336,7 @@ impl Ending {
         lock(&self.state).reports(job)
     }
 
-    /// A thread of this process has not left MPI, so this process cannot go on.
+    /// A thread of this process has not left MPI, so this process cannot continue.
     pub(crate) fn get_stuck(&self) {
         lock(&self.state).stuck = true;
     }
@@ -383,10 +382,10 @@ impl Ending {
         }
     }
 
-    /// The report for the user, if this process prints it, or goes on.
+    /// The report for the user, if this process prints it or continues.
     pub(crate) fn lost(&self, job: &Job) -> Option<Lost> {
         let mut state = lock(&self.state);
-        let has_one = state.reports(job) || state.goes_on(job);
+        let has_one = state.reports(job) || state.goes_on();
         let lost = lost(job, &state).filter(|_| has_one);
         state.told |= lost.is_some();
         lost

@@ -127,13 +127,13 @@ impl Post {
             }
         }
         let Moving { out, come, lost } = &mut *moving;
-        let (mut any, mut refused) = (false, Vec::new());
+        let mut any = false;
         let sent = swept(
             out,
             |(request, _)| request,
             |(_, letter), is_whole| {
                 if !is_whole {
-                    refused.push(letter);
+                    lost.push(letter);
                 }
             },
         );
@@ -148,7 +148,6 @@ impl Post {
                 false => lost.push(letter),
             },
         );
-        lost.append(&mut refused);
         first.and(sent).and(received).map(|()| any)
     }
 

@@ -1,4 +1,4 @@
-//! From a job whose processes have died to the job of those that are left.
+//! From a job whose processes have died to the job of the survivors.
 
 use crate::job::{Job, first, no_watch};
 use crate::raw::{self, Comm};
@@ -7,11 +7,10 @@ use hal::{Result, lock};
 use std::sync::Arc;
 
 impl Job {
-    /// The job of the processes that are left after the others of this one have died. Each of those calls it, once its threads have
-    /// left MPI.
+    /// The job of the survivors. Each of them calls it, once its threads have left MPI.
     ///
     /// # Errors
-    /// [`Error::Vendor`] if MPI does not find them.
+    /// [`hal::Error::Vendor`] if MPI does not find them.
     pub(crate) fn next(self: &Arc<Job>) -> Result<Arc<Job>> {
         let _watch = StartWatch::begin(self.start_limit).map_err(no_watch)?;
         self.retire();
@@ -21,21 +20,21 @@ impl Job {
         loop {
             base = base.shrink().map_err(first)?;
             let (origin, limit) = (self.origin.clone(), self.start_limit);
-            let mut job = match Job::connect(base, origin, self.longest_bytes, limit) {
+            let mut job = match Job::connect(base, origin, self.longest_bytes(), limit) {
                 Err(_) if base.dead().is_ok_and(|dead| !dead.is_empty()) => {
                     base.revoke();
                     continue;
                 }
                 job => job.map_err(first)?,
             };
-            *job.outlives.get_mut() = true;
+            job.outlive();
             job.has_outlived = true;
             let job = Arc::new(job);
             let Err(error) = job.begin() else {
                 return Ok(job);
             };
             job.ending.settle(&job);
-            if !job.ending.goes_on(&job) {
+            if !job.ending.goes_on() {
                 return Err(error);
             }
             base.revoke();
@@ -54,28 +53,18 @@ impl Job {
         lock(&self.groups).push(group);
     }
 
-    /// Ends every message of the job, on all ranks, so that MPI lets go of its memory. The gate is closed.
+    /// Ends every message of the job, on all ranks, so that MPI lets go of its memory and no thread waits in it.
     pub(crate) fn revoke(&self) {
         lock(&self.groups).iter().for_each(|group| group.revoke());
-        self.world.revoke();
-        self.post.revoke();
+        self.world().revoke();
+        self.post().revoke();
     }
 
-    /// Ends the job if processes have died, as far as MPI knows; whether they have. Callers may hold the gate, for which the monitor
-    /// may wait, so the monitor finds them later.
+    /// Ends the job if processes have died, as far as MPI knows; whether they have.
     pub(crate) fn note_deaths(&self) -> bool {
-        let dead = self.post.dead();
-        for &rank in &dead {
-            if lock(&self.dead).insert(rank) {
-                self.abort.raise(rank, self.obituary(rank));
-            }
-        }
+        let dead = self.post().dead();
+        dead.iter().for_each(|&rank| self.ending.died(self, rank));
         !dead.is_empty()
-    }
-
-    /// The processes whose deaths were noted.
-    pub(crate) fn dead(&self) -> Vec<usize> {
-        lock(&self.dead).iter().copied().collect()
     }
 
     /// What is said of a process that has died.

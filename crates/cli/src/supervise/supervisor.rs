@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     failure::{Failure, Outcome},
-    numbers::{counted, grouped},
-    output,
+    numbers::counted,
+    output, recovery,
 };
 use std::{
     fs,
@@ -145,10 +145,7 @@ impl Supervisor {
                 Next::Stopped => break,
                 Next::GiveUp(why) => return Err(self.given_up(&ended, said, &why)),
                 Next::Again { pause, without } => {
-                    let at = step.map_or_else(
-                        || "from the beginning".to_owned(),
-                        |step| format!("from the checkpoint of step {}", grouped(step)),
-                    );
+                    let at = recovery::beginning(step);
                     output::note(&format!(
                         "supervise: ended with {}; starts again {at}",
                         ended.words()
@@ -276,7 +273,7 @@ impl Supervisor {
 
     // The step of the newest checkpoint.
     fn step(&self) -> Option<u64> {
-        Reader::open(&self.run.dir).ok().map(|reader| reader.step())
+        recovery::newest_step(&self.run.dir)
     }
 
     // Whether the newest checkpoint is the run's last.

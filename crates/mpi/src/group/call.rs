@@ -67,8 +67,8 @@ impl<'a> CollectiveCall<'a> {
             if !wire.is_empty() {
                 // Until the gate is closed, MPI may write to the buffers, which the caller is about to free.
                 job.ending.settle(job);
-                // A job that goes on opens MPI another gate.
-                if job.ending.goes_on(job) && !wire.drain(DRAINING) {
+                // Survivors use MPI again, which must have let go of the buffers.
+                if job.ending.goes_on() && !wire.drain(DRAINING) {
                     job.ending.get_stuck();
                 }
             }

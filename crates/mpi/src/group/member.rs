@@ -93,7 +93,8 @@ impl Member {
 pub(super) struct HostTransfer(pub(super) Arc<Member>);
 
 // SAFETY: a call's operations pass to MPI only parts of the call's own slices. The call returns only once all
-// their messages have completed, or once the gate is closed and MPI touches no memory any more.
+// their messages have completed, or once the gate is closed and MPI touches no memory any more. A process that survives
+// uses MPI again, and only after all its calls had their messages back.
 unsafe impl Transfer for HostTransfer {
     unsafe fn prepare(&self, collectives: &[Collective]) -> Result<Work> {
         collectives

@@ -67,19 +67,20 @@ impl Comm {
         part.returning_errors()
     }
 
-    /// The rank in `all` of the first rank of this communicator.
-    pub(crate) fn leader_in(self, all: Comm) -> Result<usize> {
-        let (mut mine, mut others) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // Its ranks, which the caller frees.
+    pub(super) fn group(self) -> Result<MPI_Group> {
+        let mut group = MaybeUninit::uninit();
         // SAFETY: the communicator is live; MPI writes the handle when it succeeds.
         checked("MPI_Comm_group", unsafe {
-            MPI_Comm_group(self.0, mine.as_mut_ptr())
+            MPI_Comm_group(self.0, group.as_mut_ptr())
         })?;
-        // SAFETY: as above.
-        checked("MPI_Comm_group", unsafe {
-            MPI_Comm_group(all.0, others.as_mut_ptr())
-        })?;
-        // SAFETY: both were written by the calls above, which succeeded.
-        let (mut mine, mut others) = unsafe { (mine.assume_init(), others.assume_init()) };
+        // SAFETY: written by the call above, which succeeded.
+        Ok(unsafe { group.assume_init() })
+    }
+
+    /// The rank in `all` of the first rank of this communicator.
+    pub(crate) fn leader_in(self, all: Comm) -> Result<usize> {
+        let (mut mine, mut others) = (self.group()?, all.group()?);
         let (first, mut leader) = (0, 0);
         // SAFETY: both groups are live, and one rank is translated.
         let code = unsafe { MPI_Group_translate_ranks(mine, 1, &first, others, &mut leader) };
@@ -91,13 +92,7 @@ impl Comm {
     /// A communicator of some ranks, in this order. Only those ranks call it, all with the same tag.
     pub(crate) fn create_group(self, members: &[usize], tag: c_int) -> Result<Comm> {
         let ranks: Vec<c_int> = members.iter().map(|&rank| rank as c_int).collect();
-        let mut all = MaybeUninit::uninit();
-        // SAFETY: the communicator is live; MPI writes the handle when it succeeds.
-        checked("MPI_Comm_group", unsafe {
-            MPI_Comm_group(self.0, all.as_mut_ptr())
-        })?;
-        // SAFETY: written by the call above, which succeeded.
-        let (mut all, mut some) = (unsafe { all.assume_init() }, MaybeUninit::uninit());
+        let (mut all, mut some) = (self.group()?, MaybeUninit::uninit());
         // SAFETY: the group is live, and the array holds as many ranks as stated.
         let code =
             unsafe { MPI_Group_incl(all, ranks.len() as c_int, ranks.as_ptr(), some.as_mut_ptr()) };

@@ -76,18 +76,13 @@ impl Comm {
         checked("MPIX_Comm_failure_ack", unsafe {
             (calls.acknowledge)(self.0)
         })?;
-        let (mut dead, mut all) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        let (mut all, mut dead) = (self.group()?, MaybeUninit::uninit());
         // SAFETY: as above; MPI writes the handle when it succeeds.
         checked("MPIX_Comm_failure_get_acked", unsafe {
             (calls.acknowledged)(self.0, dead.as_mut_ptr())
         })?;
-        // SAFETY: as above.
-        checked("MPI_Comm_group", unsafe {
-            MPI_Comm_group(self.0, all.as_mut_ptr())
-        })?;
-        // SAFETY: both were written by the calls above, which succeeded.
-        let (mut dead, mut all) = unsafe { (dead.assume_init(), all.assume_init()) };
-        let mut count = 0;
+        // SAFETY: written by the call above, which succeeded.
+        let (mut dead, mut count) = (unsafe { dead.assume_init() }, 0);
         // SAFETY: the group is live.
         unsafe { MPI_Group_size(dead, &mut count) };
         let places: Vec<c_int> = (0..count).collect();

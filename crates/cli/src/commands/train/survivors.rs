@@ -1,4 +1,4 @@
-//! `fascicle train --survive`: when processes die, those that are left continue the run.
+//! `fascicle train --survive`: when processes die, the survivors continue the run.
 //!
 //! They form a job of their own, on a grid that fits it, and resume from the newest checkpoint as another start of the command
 //! would: nothing of the job that has failed is used again but the processes and their devices.
@@ -8,17 +8,17 @@ use crate::{
     Registry,
     failure::{Failure, Outcome},
     launcher,
-    numbers::{counted, grouped},
+    numbers::counted,
     output,
+    recovery::{self, newest_step},
 };
 use grid::Demands;
-use train::checkpoint::Reader;
 
-/// Deaths in a row without a new checkpoint after which the run ends: a mistake that kills a process would kill all of them, one by
+/// Deaths in a row without a new checkpoint that a run outlives: a mistake that kills a process would kill all of them, one by
 /// one.
 const FRUITLESS: u32 = 5;
 
-/// Trains until the run is complete, has failed for another reason than a death, or has too few processes left.
+/// Trains until the run is complete, has failed for another reason than a death, or gains nothing between deaths.
 pub(super) fn run(train: &Train, registry: &Registry) -> Outcome {
     let dir = train.begins_again().ok_or_else(|| {
         Failure::usage("--survive: found a run that cannot be resumed, needs --out DIR --auto-resume, or --resume DIR")
@@ -32,7 +32,7 @@ pub(super) fn run(train: &Train, registry: &Registry) -> Outcome {
         ranks: stated.map_or(all, |stated| stated.min(all)),
         demands,
     };
-    let (mut command, mut fruitless, mut step) = (train.clone(), 0, step(dir));
+    let (mut command, mut fruitless, mut step) = (train.clone(), 0, newest_step(dir));
     // A process that stands by returns once others have died.
     let ranks = launcher::reform(&|left| match left == all {
         true => Some(size.ranks),
@@ -41,14 +41,12 @@ pub(super) fn run(train: &Train, registry: &Registry) -> Outcome {
     size.change(ranks, &mut command);
     loop {
         let outcome = command.attempt(registry);
-        let Err(Failure::Run(report) | Failure::Usage(report)) = outcome else {
-            return outcome;
+        let report = match outcome {
+            Err(Failure::Run(report) | Failure::Usage(report)) if launcher::goes_on() => report,
+            outcome => return outcome,
         };
-        if !launcher::goes_on() {
-            return Err(Failure::Run(report));
-        }
         let ranks = launcher::reform(&|left| size.of(left))?;
-        let before = std::mem::replace(&mut step, self::step(dir));
+        let before = std::mem::replace(&mut step, newest_step(dir));
         fruitless = match step > before {
             true => 1,
             false => fruitless + 1,
@@ -63,18 +61,10 @@ pub(super) fn run(train: &Train, registry: &Registry) -> Outcome {
         output::note(&format!(
             "the run continues in {} that are left, {}",
             counted(ranks, "process"),
-            step.map_or_else(
-                || "from the beginning".to_owned(),
-                |step| format!("from the checkpoint of step {}", grouped(step))
-            )
+            recovery::beginning(step)
         ));
         size.change(ranks, &mut command);
     }
-}
-
-// The step of the newest checkpoint.
-fn step(dir: &std::path::Path) -> Option<u64> {
-    Reader::open(dir).ok().map(|reader| reader.step())
 }
 
 /// How many processes work.
