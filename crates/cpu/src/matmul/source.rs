@@ -1,6 +1,6 @@
 //! The rows of a right factor as vectors of accumulators: elements in memory, or what codes stand for.
 
-use super::{kernel::fetch, multiplier::Multiplier, portable::Portable, strided::Strided};
+use super::{kernel::fetch_behind, multiplier::Multiplier, portable::Portable, strided::Strided};
 use crate::{codes::Decoder, element::Element, lanes::Lanes};
 use pulp::Simd;
 
@@ -149,7 +149,7 @@ impl<B: Element<Acc = R>, R: Lanes> Portably<R> for Elements<B> {
 
     #[inline(always)]
     fn fetch(self, row: *const B, terms: usize, column: usize) {
-        fetch(row.wrapping_add(terms * self.step + column));
+        fetch_behind(row.wrapping_add(terms * self.step + column));
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use crate::{
     codes::Decoder,
     element::Element,
     matmul::{
-        kernel::fetch,
+        kernel::fetch_behind,
         multiplier::Multiplier,
         row_leaves::Left,
         source::{Elements, Source},
@@ -60,8 +60,8 @@ impl Source<Dot> for PairRows {
         // Two vectors lie in a cache line.
         if column.is_multiple_of(32) {
             let ahead = self.elements.behind(first, 2 * words).wrapping_add(column);
-            fetch(ahead);
-            fetch(self.elements.behind(ahead, 1));
+            fetch_behind(ahead);
+            fetch_behind(self.elements.behind(ahead, 1));
         }
     }
 
@@ -109,7 +109,7 @@ impl Source<Dot> for Elements<u32> {
 
     #[inline(always)]
     fn fetch(self, row: *const u32, words: usize, column: usize) {
-        fetch(self.behind(row, words).wrapping_add(column));
+        fetch_behind(self.behind(row, words).wrapping_add(column));
     }
 
     #[inline(always)]
