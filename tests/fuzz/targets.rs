@@ -2,11 +2,12 @@
 
 use grid::{AxisOrder, Degrees, IndexBox, machine::Machine};
 use parallel::{ContextAttention, pipeline::ScheduleKind};
-use std::{fmt::Display, fs, path::Path, str::FromStr};
+use std::{fmt::Display, fs, path::Path, str::FromStr, sync::LazyLock};
+use tempfile::TempDir;
 use train::{
     Config, Stop,
     batches::Batches,
-    checkpoint::{PlainFile, Reader},
+    checkpoint::{PlainFile, Reader, foreign::Distributed},
     data::{
         Chat, ChatTemplate, Content, Corpus, FinishedShards, FolderWriter, LossOn, Samples,
         Settings, Source, TokenType, TokenizeInput, TokenizeOptions, TokenizeProgress, Tokenizer,
@@ -146,31 +147,26 @@ fn read_foreign(files: &[(&str, &[u8])]) {
     });
 }
 
-/// The list of the chunks of a Megatron checkpoint, beside whole arguments and chunks.
+/// The list of the chunks of a Megatron checkpoint, beside whole chunks.
 pub fn distributed(bytes: &[u8]) {
-    let common = include_bytes!("../fixtures/megatron_llama/iter_0000007/common.pt");
-    read_megatron(bytes, common);
+    with_megatron(".metadata", bytes, |folder| {
+        let Ok(opened) = Distributed::open(folder, "decoder.layers.", &["optimizer."]) else {
+            return;
+        };
+        drop(opened.saved_attributes("common_state/shard_0_1", "args"));
+        for name in opened.names() {
+            let Ok(info) = opened.info(name) else {
+                continue;
+            };
+            let whole = IndexBox::full(&info.global_shape);
+            drop(opened.read_f64(name, &info.global_shape, &whole));
+        }
+    });
 }
 
 /// The arguments of a Megatron checkpoint, beside a whole list and chunks.
 pub fn arguments(bytes: &[u8]) {
-    let list = include_bytes!("../fixtures/megatron_llama/iter_0000007/.metadata");
-    read_megatron(list, bytes);
-}
-
-fn read_megatron(list: &[u8], common: &[u8]) {
-    with_folder(|folder| {
-        macro_rules! chunks {
-            ($($name:literal)*) => {
-                [$(($name, &include_bytes!(concat!("../fixtures/megatron_llama/iter_0000007/", $name))[..])),*]
-            };
-        }
-        let chunks = chunks!("__0_0.distcp" "__0_1.distcp" "__1_0.distcp" "__1_1.distcp");
-        let own = [(".metadata", list), ("common.pt", common)];
-        let files = own.into_iter().chain(chunks);
-        for (name, bytes) in files {
-            fs::write(folder.join(name), bytes).expect("the checkpoint's file");
-        }
+    with_megatron("common.pt", bytes, |folder| {
         let opened = ForeignModel::open(folder, &families::families(), Ok::<_, train::Error>);
         let Ok(foreign) = opened else { return };
         // Chunks are looked at when they are read.
@@ -178,6 +174,34 @@ fn read_megatron(list: &[u8], common: &[u8]) {
             let shape = foreign.shape(&name).expect("a parameter's shape");
             let _ = foreign.read(&name, &shape, &IndexBox::full(&shape));
         }
+    });
+}
+
+// A Megatron checkpoint, in which a file is this.
+fn with_megatron(name: &str, bytes: &[u8], read: impl FnOnce(&Path)) {
+    static WHOLE: LazyLock<TempDir> = LazyLock::new(|| {
+        let folder = tempfile::tempdir().expect("a folder for the checkpoint");
+        macro_rules! write {
+            ($($name:literal)*) => {$({
+                let bytes = include_bytes!(concat!("../fixtures/megatron_llama/iter_0000007/", $name));
+                fs::write(folder.path().join($name), bytes).expect("a file of the checkpoint");
+            })*};
+        }
+        write!(".metadata" "common.pt" "__0_0.distcp" "__0_1.distcp" "__1_0.distcp" "__1_1.distcp");
+        folder
+    });
+    with_folder(|folder| {
+        for file in fs::read_dir(WHOLE.path())
+            .expect("the checkpoint")
+            .flatten()
+        {
+            match file.file_name() == name {
+                true => fs::write(folder.join(name), bytes),
+                false => fs::hard_link(file.path(), folder.join(file.file_name())),
+            }
+            .expect("a file of the checkpoint");
+        }
+        read(folder);
     });
 }
 
