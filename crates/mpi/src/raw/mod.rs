@@ -67,14 +67,11 @@ pub(crate) fn library() -> String {
     let text = unsafe { CStr::from_ptr(text.as_ptr()) }
         .to_string_lossy()
         .into_owned();
-    text.lines()
-        .next()
-        .unwrap_or_default()
-        .split(", package")
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
+    let line = text.lines().next().unwrap_or_default();
+    let words = line.split(", package").next().unwrap_or_default();
+    // MPICH lays out a table.
+    let words = words.replace("Version:", "");
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Name of the host, as MPI reports it.
@@ -113,9 +110,12 @@ pub(crate) fn finish() -> Result<()> {
 
 /// Time for the library to end the job, before this process ends without it.
 const ABORTING: Duration = Duration::from_secs(5);
+const REPORTED: Duration = Duration::from_millis(100);
 
 /// Ends all processes of the job with this exit status.
 pub(crate) fn abort(status: c_int) -> ! {
+    // A launcher may drop what it has not yet read of our report when it is asked to end the job: MPICH's does.
+    std::thread::sleep(REPORTED);
     // The library asks the launcher, and waits without end for one that is cut off.
     let alone = std::thread::Builder::new().spawn(move || {
         std::thread::sleep(ABORTING);

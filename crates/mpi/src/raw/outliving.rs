@@ -1,4 +1,5 @@
-//! Calls of libraries in which a job outlives its processes: ULFM, in Open MPI from 5.0 on and in MPICH.
+//! Calls of libraries in which a job outlives its processes: ULFM, in Open MPI from 5.0 on. MPICH has functions of these names, of
+//! which the first ends the process with an assertion (4.0.2 and 5.0.2; its `ch4` device, from which Cray's is derived).
 //!
 //! They are found by name in the library that is loaded, because most libraries lack them and their codes of errors differ. So a
 //! fault is not told by its code: whoever meets one asks which ranks have [died](Comm::dead).
@@ -19,7 +20,10 @@ struct Calls {
 fn calls() -> Option<&'static Calls> {
     static CALLS: OnceLock<Option<Calls>> = OnceLock::new();
     let found = CALLS.get_or_init(|| {
-        // SAFETY: the types are those of the functions with these names, in ULFM's specification and in both libraries.
+        if !super::library().contains("Open MPI") {
+            return None;
+        }
+        // SAFETY: the types are those of the functions with these names, in ULFM's specification and in the library.
         unsafe {
             use std::mem::transmute;
             Some(Calls {
