@@ -85,8 +85,7 @@ for signal in KILL STOP; do
   wait "$job" || status=$?
   [ "$status" -ne 0 ] || fail "SIG$signal: status 0"
   case $signal in
-    # MPICH's launcher ends the others before one can say so.
-    KILL) ended "$status" "rank [0-3] failed: its process $victim on .* has died|BAD TERMINATION" ;;
+    KILL) ended "$status" "${launcher_says:-"rank [0-3] failed: its process $victim on .* has died"}" ;;
     STOP) ended "$status" 'waited [3-9].* for rank.*rank [0-3] does not answer' ;;
   esac
   "$fascicle" checkpoint verify "$dir/$signal" >"$dir/log" 2>&1 || fail "after SIG$signal no checkpoint is whole"

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # ci/mpi.sh with MPICH, from which Cray's MPI is derived: the program is built against Debian's package, which is unpacked into
-# target/mpich and not installed. Not part of .ci/run, since it compiles the workspace once more (ten minutes on two processors).
+# target/mpich and not installed. Not part of .ci/run, since it compiles the workspace once more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# Installs what both libraries need.
+source ci/workspace.sh
 root=$PWD/target/mpich/root
 mkdir -p "$root" target/mpich/bin
 if [ ! -e "$root/usr/bin/mpiexec.hydra" ]; then
   packages=$(mktemp -d)
   trap 'rm -rf "$packages"' EXIT
   timeout 300 apt-get update -qq
-  # What these need beside themselves comes with Open MPI, or is unpacked beside them.
   (cd "$packages" && timeout 300 apt-get download -q mpich libmpich12 libmpich-dev libslurm38 hwloc-nox > /dev/null)
   for package in "$packages"/*.deb; do dpkg -x "$package" "$root"; done
 fi
@@ -32,7 +33,8 @@ exec "$root/usr/bin/mpiexec.hydra" -bootstrap fork "\${words[@]}"
 END
 chmod +x target/mpich/bin/*
 export PATH=$PWD/target/mpich/bin:$root/usr/bin:$PATH
-ci/mpi.sh
+# If a rank is killed, this launcher ends the others before one of them can say so.
+launcher_says='BAD TERMINATION' ci/mpi.sh
 
 # A library whose calls of ULFM end the process is refused before anything is trained.
 status=0

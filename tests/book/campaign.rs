@@ -14,10 +14,7 @@ const PARTS: [(&str, &str); 8] = [
         "Jobs of 2 to 4 ranks under a seeded scheduler; the time includes the build",
     ),
     ("killed", "A run that is killed while it writes checkpoints"),
-    (
-        "survive",
-        "Runs that go on in the processes that are left when ranks are killed",
-    ),
+    ("survive", "Runs that continue after ranks are killed"),
     (
         "soak",
         "Runs that train for hours, with their memory, files and threads watched",

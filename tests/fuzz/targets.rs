@@ -2,8 +2,7 @@
 
 use grid::{AxisOrder, Degrees, IndexBox, machine::Machine};
 use parallel::{ContextAttention, pipeline::ScheduleKind};
-use std::{fmt::Display, fs, path::Path, str::FromStr, sync::LazyLock};
-use tempfile::TempDir;
+use std::{fmt::Display, fs, path::Path, str::FromStr};
 use train::{
     Config, Stop,
     batches::Batches,
@@ -179,27 +178,17 @@ pub fn arguments(bytes: &[u8]) {
 
 // A Megatron checkpoint, in which a file is this.
 fn with_megatron(name: &str, bytes: &[u8], read: impl FnOnce(&Path)) {
-    static WHOLE: LazyLock<TempDir> = LazyLock::new(|| {
-        let folder = tempfile::tempdir().expect("a folder for the checkpoint");
-        macro_rules! write {
-            ($($name:literal)*) => {$({
-                let bytes = include_bytes!(concat!("../fixtures/megatron_llama/iter_0000007/", $name));
-                fs::write(folder.path().join($name), bytes).expect("a file of the checkpoint");
-            })*};
-        }
-        write!(".metadata" "common.pt" "__0_0.distcp" "__0_1.distcp" "__1_0.distcp" "__1_1.distcp");
-        folder
-    });
+    macro_rules! whole {
+        ($($name:literal)*) => {
+            [$(($name, &include_bytes!(concat!("../fixtures/megatron_llama/iter_0000007/", $name))[..])),*]
+        };
+    }
     with_folder(|folder| {
-        for file in fs::read_dir(WHOLE.path())
-            .expect("the checkpoint")
-            .flatten()
-        {
-            match file.file_name() == name {
-                true => fs::write(folder.join(name), bytes),
-                false => fs::hard_link(file.path(), folder.join(file.file_name())),
-            }
-            .expect("a file of the checkpoint");
+        for (file, whole) in whole!(
+            ".metadata" "common.pt" "__0_0.distcp" "__0_1.distcp" "__1_0.distcp" "__1_1.distcp"
+        ) {
+            let bytes = if file == name { bytes } else { whole };
+            fs::write(folder.join(file), bytes).expect("a file of the checkpoint");
         }
         read(folder);
     });

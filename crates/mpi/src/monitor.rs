@@ -292,7 +292,7 @@ fn lost(job: &Job, state: &MonitorState) -> Option<Lost> {
 }
 
 impl MonitorState {
-    // Whether this process goes on with the other survivors.
+    // Whether this process joins the next job.
     fn goes_on(&self) -> bool {
         self.settled.is_some() && self.goes_on && !self.stuck
     }
