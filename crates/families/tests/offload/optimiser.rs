@@ -163,7 +163,11 @@ fn the_device_holds_two_pieces_of_the_state() {
             edits.push("placement.optimiser = \"files\"");
             let beyond = train(&config(&edits), 0..2, None, &folder.path().join("1")).unwrap();
             if beyond.peak.rank == on_device.peak.rank {
-                assert_eq!(beyond.peak.by_kind[..2], [weights, gradients], "{grid:?}");
+                let found = beyond.peak.by_kind;
+                assert_eq!(found[0], weights, "{grid:?}");
+                // While a stream still reads a freed block, another one is taken, which may be up to an eighth larger.
+                let apart = found[1].abs_diff(gradients);
+                assert!(apart <= gradients / 100, "{grid:?}: {found:?}, {gradients}");
             }
             assert_eq!(beyond.peak.by_kind[optimiser], 2 * (kib << 10), "{grid:?}");
         }
