@@ -220,3 +220,154 @@ fn data_replicas_reduce_each_shard_once_a_step() {
         );
     }
 }
+
+// What linear layers and gradients move in a step on each axis of the tensor and on Data, counted by all ranks and by formula.
+fn counted_and_by_formula(config: &Config) -> [Vec<(Axis, Operation, Subject, u64)>; 2] {
+    let runs = train(config).counters;
+    let volumes = train::placement::volumes(config).unwrap();
+    let of_stage = (runs.len() / config.parallel.grid.pipeline) as u64;
+    let mut all = [vec![], vec![]];
+    for axis in [Axis::X, Axis::Y, Axis::Z, Axis::Data] {
+        let operations = [
+            Operation::AllReduce,
+            Operation::AllGather,
+            Operation::ReduceScatter,
+        ];
+        for operation in operations {
+            let kind = |subject| (axis, operation, subject);
+            // Over Z and the axes that repeat them, gradients of vectors are summed, which the formulas leave out.
+            let subject = match axis {
+                Axis::Data => Subject::Gradients,
+                _ => Subject::Linear,
+            };
+            let of_run = |run: &parallel::Counters| run.get(axis, operation, subject).bytes;
+            let counted = runs.iter().map(of_run).sum::<u64>();
+            assert_eq!(counted % of_stage, 0, "ranks of a stage differ");
+            let alike = volumes
+                .iter()
+                .filter(|one| (one.axis, one.operation, one.subject) == kind(subject));
+            let formula = alike.map(|one| one.bytes).sum();
+            all[0].push((axis, operation, subject, counted / of_stage));
+            all[1].push((axis, operation, subject, formula));
+        }
+    }
+    all
+}
+
+fn tuned() -> Vec<(&'static str, Config)> {
+    let mut base = config(Precision::F64);
+    edit_gpt(&mut base, |model| {
+        model.family = GptFamily::Llama;
+        (model.mlp_hidden, model.vocabulary, model.tied_head) = (64, 48, false);
+    });
+    base.training.steps = 2;
+    base.tuning.adapter_targets = vec!["attention.*".into(), "mlp.*".into()];
+    let with = |edit: fn(&mut Config)| {
+        let mut config = base.clone();
+        edit(&mut config);
+        config
+    };
+    vec![
+        (
+            "frozen",
+            with(|config| {
+                config.tuning.frozen = vec!["embedding.*".into(), "blocks.0.*".into()];
+            }),
+        ),
+        ("adapted", with(|config| config.tuning.adapter_rank = 4)),
+        (
+            "decomposed",
+            with(|config| {
+                config.tuning.adapter_rank = 4;
+                config.tuning.adapter_decomposed = true;
+            }),
+        ),
+        (
+            "recomputed",
+            with(|config| {
+                config.tuning.adapter_rank = 4;
+                config.tuning.adapter_decomposed = true;
+                config.training.recompute = true.into();
+            }),
+        ),
+    ]
+}
+
+// Inputs and outputs of a block's linear layers.
+fn layers_of_a_block(config: &Config) -> [(usize, usize); 7] {
+    let model = gpt(config);
+    let (h, mlp) = (model.hidden, model.mlp_hidden());
+    let kv = model.kv_heads() * model.head_size();
+    [
+        (h, h),
+        (h, kv),
+        (h, kv),
+        (h, h),
+        (h, mlp),
+        (h, mlp),
+        (mlp, h),
+    ]
+}
+
+// Trained elements of gains, or of columns' lengths: the formula for Data divides them by Z too, whose ranks hold all of them.
+fn trained_vectors(name: &str, config: &Config) -> u64 {
+    let model = gpt(config);
+    let lengths: usize = layers_of_a_block(config).iter().map(|(_, n)| n).sum();
+    let elements = match name {
+        "adapted" => 0,
+        "frozen" => (2 * (model.layers - 1) + 1) * model.hidden,
+        _ => model.layers * lengths,
+    };
+    elements as u64 * BYTES
+}
+
+#[test]
+fn tuned_runs_move_what_the_formulas_say() {
+    for (name, mut config) in tuned() {
+        let vectors = trained_vectors(name, &config);
+        for grid in testkit::grids(&[2, 4, 8]) {
+            config.parallel.grid = grid;
+            let [counted, formula] = counted_and_by_formula(&config);
+            for (counted, formula) in counted.into_iter().zip(formula) {
+                let (found, needed) = (counted.3, formula.3);
+                let vectors = match counted.0 {
+                    Axis::Data => vectors,
+                    _ => 0,
+                };
+                assert!(
+                    (needed..=needed + vectors).contains(&found),
+                    "{name} on {grid}: {counted:?}, by formula {needed}"
+                );
+            }
+        }
+    }
+}
+
+// An adapter of rank r on a layer of k inputs and n outputs has r (k + n) weights: only these have gradients.
+#[test]
+fn only_adapters_have_gradients_to_move() {
+    let (_, mut config) = tuned().swap_remove(1);
+    let layers = layers_of_a_block(&config);
+    let of_block: usize = layers.iter().map(|(k, n)| 4 * (k + n)).sum();
+    let trained = (gpt(&config).layers * of_block) as u64 * BYTES;
+    for grid in ["z=2", "data=2", "x=2,y=2,z=2", "x=2,z=2,data=2"] {
+        let grid: Degrees = grid.parse().unwrap();
+        config.parallel.grid = grid;
+        let [counted, _] = counted_and_by_formula(&config);
+        let found = |axis, operation| {
+            let one = counted
+                .iter()
+                .find(|one| (one.0, one.1) == (axis, operation));
+            one.expect("it was counted").3
+        };
+        let scattered = trained / (grid.x * grid.y) as u64;
+        let times = config.training.micro_batches as u64 * u64::from(grid.z > 1);
+        assert_eq!(
+            found(Axis::Z, Operation::ReduceScatter),
+            times * scattered,
+            "{grid}"
+        );
+        let reduced = scattered / grid.z as u64 * u64::from(grid.data > 1);
+        assert_eq!(found(Axis::Data, Operation::AllReduce), reduced, "{grid}");
+    }
+}

@@ -33,8 +33,7 @@ pub(crate) struct Magnitude {
 impl Adapter {
     // `inner` is X A, whose few features are gathered for B.
     fn added(&self, out: &DTensor, inner: &DTensor) -> Result<DTensor> {
-        let change = ops::linear(inner, &[&self.up])?.swap_remove(0);
-        out.add(&change.scale(self.scale)?)
+        ops::linear_onto(out, inner, &self.up, self.scale)
     }
 
     // `norms` are those of the columns of W + scale A B, if their lengths are trained.

@@ -12,7 +12,7 @@ use parallel::{
 use tensor::{Device, MemoryKind, MemoryUse};
 use train::{
     Config,
-    config::{OptimiserKind, PlaceKind, Precision},
+    config::{FrozenWeights, OptimiserKind, PlaceKind, Precision, TuningConfig},
 };
 
 const STEPS: u64 = 2;
@@ -82,16 +82,28 @@ fn compare(request: &Request, candidate: &Candidate) {
             "bytes of rank {} of {candidate:?}",
             stage.rank
         );
-        assert_eq!(
-            stage.memory.peak, memory.peak,
-            "peak of rank {} of {candidate:?}",
-            stage.rank
+        // A tensor may take a free block that is up to an eighth larger, and a real device frees one only when its streams are done:
+        // with the many small tensors of adapters, that is seen.
+        let slack = match request.tuning.adapter_rank {
+            0 => 0,
+            _ => memory.peak / 1000,
+        };
+        let near = |found: usize, real: usize| found.abs_diff(real) <= slack;
+        assert!(
+            near(stage.memory.peak, memory.peak),
+            "peak of rank {} of {candidate:?}: {} in simulation, {}",
+            stage.rank,
+            stage.memory.peak,
+            memory.peak
         );
-        assert_eq!(
-            stage.memory.by_kind, memory.by_kind,
-            "kinds of rank {} of {candidate:?}",
-            stage.rank
-        );
+        for (found, real) in stage.memory.by_kind.iter().zip(&memory.by_kind) {
+            let equal = found.in_use == real.in_use && found.peak == real.peak;
+            assert!(
+                equal && near(found.at_peak, real.at_peak),
+                "kinds of rank {} of {candidate:?}: {found:?} in simulation, {real:?}",
+                stage.rank
+            );
+        }
         if candidate.places.optimiser == PlaceKind::Host
             && candidate.places.update == UpdatePlace::Host
             && candidate.degrees.pipeline == 1
@@ -382,6 +394,52 @@ fn those_of_other_optimisers_equal_them_too() {
             };
             let compared = compare_shardings(&request);
             assert_eq!(compared, if degrees.data > 1 { 3 } else { 1 });
+        }
+    }
+}
+
+#[test]
+fn those_of_frozen_and_adapted_models_equal_them_too() {
+    let adapted = TuningConfig {
+        adapter_rank: 4,
+        adapter_targets: vec!["attention.*".into(), "mlp.*".into()],
+        ..TuningConfig::default()
+    };
+    let ways = [
+        TuningConfig {
+            frozen: vec!["embedding.*".into(), "blocks.0.*".into()],
+            ..TuningConfig::default()
+        },
+        adapted.clone(),
+        TuningConfig {
+            adapter_decomposed: true,
+            ..adapted.clone()
+        },
+        TuningConfig {
+            frozen_weights: FrozenWeights::Int8,
+            ..adapted.clone()
+        },
+        TuningConfig {
+            adapter_decomposed: true,
+            frozen_weights: FrozenWeights::Nf4,
+            ..adapted
+        },
+    ];
+    let grids = [
+        "x=2",
+        "z=2",
+        "y=2,data=2",
+        "x=2,y=2,z=2",
+        "x=2,context=2,pipeline=2",
+    ];
+    for (grid, tuning) in grids
+        .iter()
+        .flat_map(|grid| ways.iter().map(move |way| (grid, way)))
+    {
+        for bits in [Reproducible::Run, Reproducible::Grid] {
+            let request = request(grid.parse().unwrap(), bits);
+            let request = request.with_tuning(tuning).unwrap();
+            assert!(compare_shardings(&request) > 0);
         }
     }
 }

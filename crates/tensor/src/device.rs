@@ -65,6 +65,7 @@ pub(crate) struct Inner {
     pub(crate) saving: RefCell<Option<Rc<SavedSegment>>>,
     pub(crate) allocating: Cell<MemoryKind>,
     pub(crate) gradients: Cell<bool>,
+    pub(crate) skipped: Cell<bool>,
     pub(crate) next_node: Cell<u64>,
     pub(crate) key: DeviceKey,
     pub(crate) hal: Arc<dyn hal::Device>,
@@ -87,6 +88,7 @@ impl Device {
             saving: RefCell::new(None),
             allocating: Cell::default(),
             gradients: Cell::new(true),
+            skipped: Cell::default(),
             next_node: Cell::new(0),
             key: DeviceKey::new(hal.id()),
             hal,
@@ -210,6 +212,15 @@ impl Device {
         let result = work();
         self.0.gradients.set(before);
         result
+    }
+
+    /// As [`without_gradients`](Device::without_gradients), and whether an operation of `work` would have been recorded elsewhere.
+    pub fn noting_gradients<T>(&self, work: impl FnOnce() -> T) -> (T, bool) {
+        let before = self.0.skipped.replace(false);
+        let result = self.without_gradients(work);
+        let skipped = self.0.skipped.get();
+        self.0.skipped.set(before || skipped);
+        (result, skipped)
     }
 
     /// Runs `work` recording it, also within [`without_gradients`](Device::without_gradients).

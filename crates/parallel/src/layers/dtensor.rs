@@ -257,6 +257,11 @@ impl DTensor {
         if let Some(ledger) = self.pass.ledger() {
             ledger.elements(self.place(), var.tensor().num_elements());
         }
+        self.unnoted(var)
+    }
+
+    /// The same, which counts as no work of its own.
+    pub(crate) fn unnoted(&self, var: Var) -> DTensor {
         // A run never has as many vectors as all runs together.
         let is_run = var.tensor().num_rows() == self.held().num_rows();
         DTensor {

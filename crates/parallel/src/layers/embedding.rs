@@ -95,14 +95,14 @@ pub fn embedding(pass: &Pass, table: &Parameter, ids: &Tensor) -> Result<DTensor
         }
     }
     let place = (table.global_shape()[1], Some(Axis::Y));
-    let (saved, table) = (pass.backward(), table.clone());
+    let (saved, table, keeps) = (pass.backward(), table.clone(), !table.is_frozen());
     let by_rows = pass.sums_by_rows();
     let gathered = spread.clone();
     let (share, ids) = match own.filter(|_| !by_rows) {
         Some(own) => (shared.map_or(Share::NONE, |shared| shared.share()), own),
         None => (Share::NONE, ids.clone()),
     };
-    let var = Var::record_one("embedding", &[], out, true, move |d_out| {
+    let var = Var::record_one("embedding", &[], out, keeps, move |d_out| {
         let number = saved.count_use(&table);
         let context = saved.context();
         let compute = context.device().compute();

@@ -41,7 +41,8 @@ pub fn head_norm(x: &DTensor, kind: NormKind, gain: &Parameter, epsilon: f64) ->
         moments,
         gain: gain.clone(),
     };
-    let var = Var::record_one("head_norm", &[x.held_var()], out, true, move |d_out| {
+    let keeps = !gain.is_frozen();
+    let var = Var::record_one("head_norm", &[x.held_var()], out, keeps, move |d_out| {
         Ok(vec![Some(saved.backward(&d_out)?)])
     });
     Ok(x.like(var))

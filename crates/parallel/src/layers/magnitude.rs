@@ -6,7 +6,10 @@
 //! Source: Liu et al., DoRA (arXiv 2402.09353), sections 4.1 and 4.3.
 
 use super::{DTensor, Linear, Weight, features::row_sums, gather, scatter::Addend, scatter::Grain};
-use crate::{Context, Parameter, Pass, Purpose, counters::Subject, layers::spread::Share};
+use crate::{
+    Context, Parameter, Pass, Purpose, counters::Subject, layers::spread::Share,
+    work::ColumnNormsWork,
+};
 use grid::{Axis, feature_range};
 use hal::Counts;
 use tensor::{
@@ -45,6 +48,15 @@ impl LowRank<'_> {
 
     fn norms(&self, pass: &Pass, layer: &Linear, block: &Tensor) -> Result<Tensor> {
         let (context, rank) = (pass.context(), self.down.out_features);
+        if let Some(ledger) = pass.ledger() {
+            ledger.column_norms(ColumnNormsWork {
+                inputs: layer.in_features(),
+                outputs: layer.out_features,
+                rank,
+                reads: layer.kind.reads(),
+                emits: layer.kind.emits(),
+            });
+        }
         let a_kr = gather::gather(pass, &self.down.weight, Subject::Linear)?;
         let a_rk = ops::permute(&a_kr, &[1, 0])?;
         let a_rk = gathered_rows(context, layer.kind.emits(), rank, &a_rk)?;
@@ -110,7 +122,8 @@ pub fn scale_columns(
         magnitude: magnitude.clone(),
         bias: bias.cloned(),
     };
-    let var = Var::record_one("scale_columns", &[x.held_var()], out, true, move |d_out| {
+    let keeps = !magnitude.is_frozen() || bias.is_some_and(|bias| !bias.is_frozen());
+    let var = Var::record_one("scale_columns", &[x.held_var()], out, keeps, move |d_out| {
         Ok(vec![Some(saved.backward(&d_out)?)])
     });
     Ok(x.like(var))

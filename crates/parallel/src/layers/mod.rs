@@ -38,7 +38,7 @@ pub use attention::{AttentionOptions, attention, rope};
 pub use dtensor::DTensor;
 pub use embedding::embedding;
 pub use head_norm::head_norm;
-pub use linear::{Linear, LinearKind, Storage, linear, linear_gelu, linear_seeing};
+pub use linear::{Linear, LinearKind, Storage, linear, linear_gelu, linear_onto, linear_seeing};
 pub use loss::{Loss, cross_entropy, whole_logits};
 pub use magnitude::{LowRank, scale_columns};
 pub use norm::norm;

@@ -58,7 +58,8 @@ pub fn norm(
         gain: gain.clone(),
         bias: bias.cloned(),
     };
-    let var = Var::record_adding("norm", x.held_var(), out, true, move |d_out, arrived| {
+    let keeps = saved.trained().next().is_some();
+    let var = Var::record_adding("norm", x.held_var(), out, keeps, move |d_out, arrived| {
         saved.backward(&d_out, arrived)
     });
     Ok(x.like(var))

@@ -47,7 +47,8 @@ impl Parameter {
             return Err(Error::invalid(&self.0.name, found, needed));
         }
         let value = self.value()?;
-        if self.is_frozen() || !pass.is_training() {
+        // A pass that counts is none of training, but asks what training would do.
+        if self.is_frozen() || !(pass.is_training() || pass.ledger().is_some()) {
             return Ok(Var::constant(value));
         }
         let summed_over = x.cut().filter(|axis| self.0.layout.cuts(*axis).is_none());

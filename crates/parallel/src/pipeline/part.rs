@@ -111,6 +111,7 @@ impl Program {
                     to: self.cut.wire(number).to.clone(),
                     elements: tensor.held().num_elements() / batch.rows().len().max(1),
                     place: tensor.place(),
+                    wants_gradient: tensor.held_var().wants_gradient(),
                 });
             }
         }

@@ -20,6 +20,8 @@ pub struct AttentionWork {
     pub key_features: usize,
     /// Whether Context cuts its sequences.
     pub tokens: bool,
+    /// Whether backward reaches it: not before the first trained parameter.
+    pub has_backward: bool,
 }
 
 impl AttentionWork {
@@ -60,12 +62,13 @@ impl AttentionWork {
             hidden: false,
         };
         let own = self.sequence / ranks;
+        let backwards = usize::from(self.has_backward);
         let exchanged = |ranks| AttentionTraffic {
             ranks,
             ..of(
                 Operation::AllToAll,
                 own,
-                [queries, keys, keys, queries].repeat(forwards + 1),
+                [queries, keys, keys, queries].repeat(forwards + backwards),
             )
         };
         let divides = self.sequence.is_multiple_of(2 * ranks);
@@ -73,8 +76,16 @@ impl AttentionWork {
             ContextAttention::Heads if divides => vec![exchanged(ranks)],
             // In forward, and again in backward or its recomputation. Also of sequences whose chunks differ.
             ContextAttention::Gather | ContextAttention::Heads => vec![
-                of(Operation::AllGather, self.sequence, vec![keys; 4]),
-                of(Operation::ReduceScatter, self.sequence, vec![keys; 2]),
+                of(
+                    Operation::AllGather,
+                    self.sequence,
+                    vec![keys; 2 + 2 * backwards],
+                ),
+                of(
+                    Operation::ReduceScatter,
+                    self.sequence,
+                    vec![keys; 2 * backwards],
+                ),
             ],
             ContextAttention::Ring { .. } => {
                 let stride = if divides { way.exchange(ranks) } else { 1 };
@@ -88,10 +99,10 @@ impl AttentionWork {
                 };
                 let passes = ranks / stride - 1;
                 let mut all = vec![
-                    passed((forwards + 1) * passes, false, true),
-                    passed(passes, true, true),
+                    passed((forwards + backwards) * passes, false, true),
+                    passed(backwards * passes, true, true),
                     // The gradients' way home, when there is nothing left to compute.
-                    passed(passes.min(1), true, false),
+                    passed(backwards * passes.min(1), true, false),
                 ];
                 all.extend((stride > 1).then(|| exchanged(stride)));
                 all

@@ -1,13 +1,13 @@
 //! What a segment keeps from its forward to its backward.
 
-use super::{LinearWork, Place, SegmentWork};
+use super::{LinearWork, Place, SegmentWork, WeightUse};
 use grid::{Axis, Degrees};
 
 impl SegmentWork {
-    /// Elements per row that it keeps for its backward: the inputs of its linear layers, the part of their
+    /// Elements per row that it keeps for its backward: the inputs of its trained linear layers, the part of their
     /// outputs that attention and activation functions read, and the results of other elementwise operations.
     ///
-    /// A recomputation keeps the spread vectors that linear layers have gathered.
+    /// A recomputation keeps the spread vectors that linear layers have gathered. Before the first trained parameter nothing is kept.
     pub fn kept_elements(
         &self,
         degrees: &Degrees,
@@ -18,9 +18,16 @@ impl SegmentWork {
         let of_input = |work: &LinearWork, spread: bool| {
             work.input_elements(degrees, sequence_parallel, spread)
         };
+        if !self.has_backward {
+            return 0.0;
+        }
         let kept = |work: &LinearWork| of_input(work, work.spread && !recomputed);
-        let inputs: f64 = self.linear.iter().map(kept).sum();
+        let trained = self.linear.iter().filter(|work| work.trains());
+        let inputs: f64 = trained.map(kept).sum();
         let wide = self.linear.iter().filter(|work| work.emits == Axis::X);
+        // An adapter's result is added to a layer's in place; if lengths multiply the sum, it is kept besides.
+        let is_kept = |work: &LinearWork| !work.onto || !self.column_norms.is_empty();
+        let wide = wide.filter(|work| work.has_backward() && is_kept(work));
         let outputs = wide.map(|work| {
             let place = Place {
                 cut: Some(Axis::X),
@@ -31,12 +38,40 @@ impl SegmentWork {
         });
         // The results of norms that linear layers read are elements too, and count once.
         let normed = self.linear.iter().filter(|work| work.reads == Axis::Y);
+        let normed = normed.filter(|work| work.trains() && !work.onto);
         let normed = normed.map(|work| of_input(work, work.spread));
         let narrow = Place::all().filter(|place| place.cut == Some(Axis::Y));
         let narrow = narrow.map(|place| self.elements[place.index()] as f64 / ranks(place));
         let others = (narrow.sum::<f64>() - normed.sum::<f64>()).max(0.0);
         inputs + outputs.sum::<f64>() + others
     }
+}
+
+impl SegmentWork {
+    /// Of the three products of a linear layer - forward, the gradient of its inputs and of its weights - the share that this
+    /// segment computes, whose other work counts likewise.
+    pub(super) fn share_of_passes(&self) -> f64 {
+        let weights = |work: &LinearWork| {
+            let all = work.outputs.iter().zip(&work.weights);
+            let of = |(outputs, weight): (&usize, &WeightUse)| {
+                let passes = [true, work.wants_input, *weight == WeightUse::Trained];
+                let passes = passes.iter().filter(|runs| **runs).count();
+                let size = work.vectors * work.inputs * outputs;
+                [(passes * size) as f64, (3 * size) as f64]
+            };
+            all.map(of).fold([0.0; 2], add)
+        };
+        let [run, all] = self.linear.iter().map(weights).fold([0.0; 2], add);
+        match (all > 0.0, self.has_backward) {
+            (true, _) => run / all,
+            (false, true) => 1.0,
+            (false, false) => 1.0 / 3.0,
+        }
+    }
+}
+
+fn add(one: [f64; 2], other: [f64; 2]) -> [f64; 2] {
+    [one[0] + other[0], one[1] + other[1]]
 }
 
 impl LinearWork {

@@ -24,6 +24,10 @@ pub struct LinearWork {
     pub spread: bool,
     /// Whether Context cuts their sequences.
     pub tokens: bool,
+    /// Whether what they read has a gradient: not before the first trained parameter.
+    pub wants_input: bool,
+    /// Whether their results are added to those of other layers, as an adapter's are.
+    pub onto: bool,
 }
 
 /// What becomes of a layer's weight.
@@ -78,7 +82,7 @@ pub struct LinearTraffic {
 pub enum Phase {
     /// In each forward, the recomputed one included.
     Forward,
-    /// In backward, before any of its matmuls.
+    /// In backward, before any of its matmuls, if there is one.
     Backward,
     /// In backward, where it may run beside the matmul of the weights' gradients (OAR).
     BesideWeights,
@@ -103,6 +107,22 @@ impl Phase {
 }
 
 impl LinearWork {
+    /// Whether the weight of one of them is trained.
+    pub fn trains(&self) -> bool {
+        self.weights.contains(&WeightUse::Trained)
+    }
+
+    /// Whether backward reaches them.
+    pub fn has_backward(&self) -> bool {
+        self.wants_input || self.trains()
+    }
+
+    /// How often their weights are gathered in a micro-batch whose forward runs `forwards` times, where gathered weights are kept
+    /// until backward or not: also for the gradient of the inputs, if there is one.
+    pub fn gathers(&self, forwards: usize, keeps_gathered: bool) -> usize {
+        forwards + usize::from(self.wants_input && !keeps_gathered)
+    }
+
     /// The sums of outputs and of the inputs' gradient over the axes that contract them, and under sequence parallelism the
     /// gathers of vectors that X spreads.
     pub fn traffic(&self, bits: Reproducible, sequence_parallel: bool) -> Vec<LinearTraffic> {
@@ -164,6 +184,12 @@ impl LinearWork {
             all.push(of_inputs(Phase::Forward, AllGather));
             all.push(of_inputs(Phase::BesideInputs, AllGather));
         }
+        all.retain(|one| match one.phase {
+            Phase::Forward => true,
+            Phase::Backward => self.has_backward(),
+            Phase::BesideWeights => self.wants_input,
+            Phase::BesideInputs => self.trains(),
+        });
         all
     }
 }

@@ -2,15 +2,17 @@
 //!
 //! Layers know which axis cuts their work, even if that axis has one rank. So one pass over one row on one rank
 //! determines what every grid will compute and move. The planner's estimates, the order of axes and `--explain`
-//! follow from it. `linear` and `attention` have the collectives of these layers, `kept` what a segment keeps for its
+//! follow from it. `linear` and `attention` have the collectives of these layers, `column_norms` those of adapted weights, `kept` what a segment keeps for its
 //! backward, `place` how activations lie on ranks.
 
 mod attention;
+mod column_norms;
 mod kept;
 mod linear;
 mod place;
 
 pub use attention::{AttentionTraffic, AttentionWork};
+pub use column_norms::ColumnNormsWork;
 pub use linear::{LinearTraffic, LinearWork, Phase, WeightUse};
 pub use place::Place;
 
@@ -32,6 +34,8 @@ pub struct SegmentWork {
     pub kind: String,
     /// Its linear layers.
     pub linear: Vec<LinearWork>,
+    /// The norms of its weights' columns, once in a step.
+    pub column_norms: Vec<ColumnNormsWork>,
     /// Its attentions, cut over X.
     pub attention: Vec<AttentionWork>,
     /// Flop of matmuls between activations outside attention, cut over X.
@@ -50,7 +54,9 @@ pub struct SegmentWork {
     pub matrices: Vec<[usize; 2]>,
     /// Whether recomputation runs its forward again.
     pub recomputed: bool,
-    /// Its cost, by which stages are cut.
+    /// Whether backward reaches it: not before the first trained parameter.
+    pub has_backward: bool,
+    /// Its cost, by which stages are cut: without the passes that frozen parameters spare it.
     pub cost: f64,
 }
 
@@ -65,6 +71,15 @@ pub struct WireWork {
     pub elements: usize,
     /// How they lie on ranks.
     pub place: Place,
+    /// Whether its gradient comes back.
+    pub wants_gradient: bool,
+}
+
+impl WireWork {
+    /// How often it passes in a micro-batch: there, and its gradient back.
+    pub fn times(&self) -> usize {
+        1 + usize::from(self.wants_gradient)
+    }
 }
 
 /// The work of a model per row of the batch.
@@ -101,6 +116,10 @@ pub fn dry_context() -> Result<Context> {
 impl Ledger {
     pub(crate) fn linear(&self, work: LinearWork) {
         self.0.borrow_mut().linear.push(work);
+    }
+
+    pub(crate) fn column_norms(&self, work: ColumnNormsWork) {
+        self.0.borrow_mut().column_norms.push(work);
     }
 
     pub(crate) fn attention(&self, work: AttentionWork) {
@@ -149,7 +168,10 @@ impl Work {
         let rows = columns(&device)?;
         let evaluation = set.evaluate(rows.rows().len());
         let pass = evaluation.pass(rows.rows())?.with_ledger(Rc::default());
-        let (mut segments, wires) = device.without_gradients(|| program.count(&pass, &rows))?;
+        let (mut segments, wires) = device.with_gradients(|| program.count(&pass, &rows))?;
+        for wire in wires.iter().filter(|wire| wire.wants_gradient) {
+            segments[wire.from].has_backward = true;
+        }
         for parameter in &parameters {
             let first = parameter.segments().first().copied();
             if let Some(work) = first.and_then(|segment| segments.get_mut(segment)) {
@@ -166,9 +188,15 @@ impl Work {
                 }
             }
         }
+        // Of a run that backward does not reach, nothing is computed again.
+        let reached = |run: &&Range<usize>| {
+            let of_run = segments.get((*run).clone());
+            of_run.is_some_and(|all| all.iter().any(|work| work.has_backward))
+        };
+        let again: Vec<Range<usize>> = recomputed.iter().filter(reached).cloned().collect();
         for (segment, work) in segments.iter_mut().enumerate() {
-            work.recomputed = recomputed.iter().any(|run| run.contains(&segment));
-            work.cost = costs[segment];
+            work.recomputed = again.iter().any(|run| run.contains(&segment));
+            work.cost = costs[segment] * work.share_of_passes();
             work.kind = program.model.kind(segment).to_owned();
         }
         Ok(Work {

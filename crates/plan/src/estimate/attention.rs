@@ -172,7 +172,11 @@ impl<'a> Local<'a> {
             let of = |backward| machine.attention(&shape, dtype, form, backward);
             // Every rank of Context meets as many pairs of tokens.
             let parts = if work.tokens { degrees.context } else { 1 };
-            (forwards * of(false) + of(true)) / parts as f64
+            let both = match work.has_backward {
+                true => forwards * of(false) + of(true),
+                false => of(false),
+            };
+            both / parts as f64
         };
         let segments = &self.request.work.segments;
         let attention = segments.iter().flat_map(|segment| &segment.attention);
@@ -198,7 +202,8 @@ impl<'a> Local<'a> {
         let bandwidth = machine
             .device
             .kernel_bandwidth("attention_join", "elementwise");
-        (forwards + 1) as f64 * elements * moved / bandwidth
+        let passes = forwards + usize::from(work.has_backward);
+        passes as f64 * elements * moved / bandwidth
     }
 
     fn of_a_stage(&self, all: f64) -> f64 {

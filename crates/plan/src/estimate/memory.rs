@@ -201,7 +201,7 @@ fn activations(request: &Request, candidate: &Candidate) -> f64 {
         if unit.stays() {
             held += rows * unit.kept;
         }
-        if candidate.keep_gathered && !unit.recompute {
+        if candidate.keep_gathered && !unit.recompute && unit.has_backward(work) {
             held += whole(unit.parameters(work));
         }
     }
@@ -276,6 +276,11 @@ impl Unit {
         self.place == PlaceKind::Device
     }
 
+    fn has_backward(&self, work: &Work) -> bool {
+        let mut segments = work.segments[self.segments.clone()].iter();
+        segments.any(|segment| segment.has_backward)
+    }
+
     fn parameters(&self, work: &Work) -> usize {
         let segments = work.segments[self.segments.clone()].iter();
         segments.map(|segment| segment.parameters).sum()
@@ -291,6 +296,7 @@ fn units(work: &Work, candidate: &Candidate) -> Vec<Unit> {
     // When a backward begins, everything that was saved is there, and the first gradient is that of the last layer's input.
     let first_gradient = |segment: &SegmentWork| {
         let last = segment.linear.last();
+        let last = last.filter(|work| work.wants_input);
         last.map_or(0.0, |work| {
             work.input_elements(&candidate.degrees, candidate.sequence_parallel, false)
         })
@@ -352,7 +358,8 @@ fn keys(segment: &SegmentWork, candidate: &Candidate, accumulated: f64) -> f64 {
     if context == 1 {
         return 0.0;
     }
-    let attention = segment.attention.iter().filter(|work| work.tokens);
+    let attention = segment.attention.iter();
+    let attention = attention.filter(|work| work.tokens && work.has_backward);
     attention.map(of).fold(0.0, f64::max) / x as f64
 }
 

@@ -3,6 +3,7 @@
 
 use super::{
     attention::Attention,
+    column_norms::ColumnNorms,
     distances::{Distances, Places},
     lines::LineSums,
     matrices::Matrices,
@@ -40,6 +41,8 @@ struct Group {
     // The segments that have them, once for each.
     segments: Vec<usize>,
     recomputed: bool,
+    // Whether the inputs have a gradient.
+    wants_input: bool,
     forward_s: f64,
     d_inputs_s: f64,
     d_weights_s: f64,
@@ -72,6 +75,8 @@ pub(crate) struct Sheet<'a> {
     matrices: Option<Matrices>,
     // If it keeps means of rows and columns.
     lines: Option<LineSums>,
+    // If columns of weights have trained lengths.
+    column_norms: Option<ColumnNorms>,
 }
 
 impl<'a> Sheet<'a> {
@@ -132,6 +137,7 @@ impl<'a> Sheet<'a> {
             moved_bytes: moved(request, candidate),
             matrices: Matrices::new(request, candidate, &pricer),
             lines: LineSums::new(request, candidate, &pricer),
+            column_norms: ColumnNorms::new(request, candidate, &pricer),
         }
     }
 
@@ -172,7 +178,7 @@ impl<'a> Sheet<'a> {
         let waits = paging.waits(times, recompute, variant.micro_batches);
         let micro = micro + self.moving(variant, micro) + waits;
         // A stage waits for each message, because its next work is on what its neighbour sends.
-        let messages = 2.0 * message[usize::from(variant.sequence_parallel)].at(places);
+        let messages = message[usize::from(variant.sequence_parallel)].at(places);
         let passes = variant.micro_batches as f64 + bubble;
         let pace = self.pace(variant.micro_batches as f64 / passes);
         (micro * pace + messages) * passes
@@ -186,6 +192,10 @@ impl<'a> Sheet<'a> {
             + self.lines.as_ref().map_or(0.0, |lines| {
                 lines.seconds(variant.sharding.shards_state(), places)
             })
+            + self
+                .column_norms
+                .as_ref()
+                .map_or(0.0, |norms| norms.seconds(places))
     }
 
     // Seconds on the job's slowest device per second on the mean device. Stages that wait leave shared cores to
@@ -212,7 +222,8 @@ impl<'a> Sheet<'a> {
     // slows it.
     fn linear(&self, group: &Group, forwards: usize, variant: &Candidate, places: &Places) -> f64 {
         let gather = group.gather.at(places);
-        let again = (forwards - usize::from(variant.keep_gathered)) as f64 * gather;
+        let backward = group.wants_input && !variant.keep_gathered;
+        let again = (forwards - 1 + usize::from(backward)) as f64 * gather;
         let beside = |seconds: f64, overlaps: bool| {
             if overlaps {
                 (0.0, seconds)
@@ -484,8 +495,12 @@ impl Local<'_> {
             count: self.of_a_stage(segments.len() as f64),
             segments,
             recomputed,
+            wants_input: layers.wants_input,
             forward_s: decode_s + all(&outputs, &|n| self.matmul(m, n, k, Variant::Nn)),
-            d_inputs_s: decode_s + all(&outputs, &|n| self.matmul(m, k, n, Variant::Nt)),
+            d_inputs_s: match layers.wants_input {
+                true => decode_s + all(&outputs, &|n| self.matmul(m, k, n, Variant::Nt)),
+                false => 0.0,
+            },
             d_weights_s: all(&trained, &|n| self.matmul(k, n, m, Variant::Tn)),
             gather: pricer.each(Axis::Z, &gathers.collect::<Vec<_>>()),
             scatter: pricer.each(Axis::Z, &scatters.collect::<Vec<_>>()),
@@ -561,15 +576,18 @@ impl Local<'_> {
         let of = |stages: Stages| {
             let cut = cuts.of(stages)?;
             let chunks = stages.chunks;
-            // The messages of one micro-batch, averaged over stages.
+            // The messages of one micro-batch, there and back, averaged over stages.
             let message = |sequence_parallel: bool| {
                 let bytes = |wire: &&WireWork| {
                     let ranks = wire.place.ranks(degrees, sequence_parallel);
                     self.rows * wire.elements / ranks * self.request.precision.dtype().bytes()
                 };
                 let parts = (stages.num_parts() - 1).max(1);
-                let of_a_cut = cut.crossing.iter().map(bytes).sum::<usize>() / parts;
-                pricer.each(Axis::Pipeline, &vec![(Operation::Send, of_a_cut); chunks])
+                let there = cut.crossing.iter();
+                let back = there.clone().filter(|wire| wire.wants_gradient);
+                let sums = [there.map(bytes).sum::<usize>(), back.map(bytes).sum()];
+                let sends = sums.map(|bytes| (Operation::Send, bytes / parts));
+                pricer.each(Axis::Pipeline, &sends.repeat(chunks))
             };
             Some((stages, cut.imbalance, [false, true].map(message)))
         };

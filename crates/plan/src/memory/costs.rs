@@ -6,7 +6,7 @@ use crate::Request;
 use grid::machine::{GemmShape, Variant};
 use parallel::{
     memory::{PlaceKind, SegmentMemory},
-    work::{AttentionWork, LinearWork, Place, SegmentWork},
+    work::{AttentionWork, LinearWork, Place, SegmentWork, WeightUse},
 };
 use std::ops::Range;
 use train::Config;
@@ -191,10 +191,15 @@ impl Local<'_> {
         let m = self.rows() * work.vectors / self.tokens(work.tokens);
         let k = work.inputs / grid.get(work.reads);
         let mut seconds = [0.0; 2];
-        for outputs in &work.outputs {
+        for (outputs, weight) in work.outputs.iter().zip(&work.weights) {
             let n = outputs / grid.get(work.emits);
             seconds[0] += self.matmul([m, n, k], Variant::Nn);
-            seconds[1] += self.matmul([m, k, n], Variant::Nt) + self.matmul([k, n, m], Variant::Tn);
+            if work.wants_input {
+                seconds[1] += self.matmul([m, k, n], Variant::Nt);
+            }
+            if *weight == WeightUse::Trained {
+                seconds[1] += self.matmul([k, n, m], Variant::Tn);
+            }
         }
         seconds
     }
@@ -222,6 +227,9 @@ impl Local<'_> {
         let dtype = self.config.training.precision.dtype();
         let form = self.request.attention(false);
         [false, true].map(|backward| {
+            if backward && !work.has_backward {
+                return 0.0;
+            }
             let seconds = self
                 .request
                 .machine
@@ -250,7 +258,10 @@ impl Local<'_> {
             .device
             .kernel_bandwidth("unary", "elementwise");
         let seconds = bytes / bandwidth;
-        [seconds / 3.0, seconds * 2.0 / 3.0]
+        match segment.has_backward {
+            true => [seconds / 3.0, seconds * 2.0 / 3.0],
+            false => [seconds / 3.0, 0.0],
+        }
     }
 
     fn tokens(&self, cut: bool) -> usize {

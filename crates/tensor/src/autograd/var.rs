@@ -104,7 +104,11 @@ impl Var {
             return Vec::new();
         };
         let wanted = keeps || inputs.iter().any(|input| input.place.is_some());
-        if !wanted || !device.0.gradients.get() {
+        let records = device.0.gradients.get();
+        if wanted && !records {
+            device.0.skipped.set(true);
+        }
+        if !wanted || !records {
             return outputs.into_iter().map(Var::constant).collect();
         }
         let places = inputs.iter().map(|input| input.place.clone()).collect();

@@ -95,7 +95,7 @@ impl Step<'_> {
     fn profile(&self, work: &Work, limit: Option<usize>) -> Result<Profile> {
         let choices = || work.segments.iter().zip(&self.memory);
         let seconds: f64 = choices()
-            .map(|(segment, memory)| self.seconds(segment, memory.recompute))
+            .map(|(segment, memory)| self.seconds(segment, memory.recompute && segment.recomputed))
             .sum();
         let costs: f64 = work.segments.iter().map(|segment| segment.cost).sum();
         let share = |segment: &SegmentWork| match costs > 0.0 {
@@ -149,9 +149,11 @@ impl Step<'_> {
                     WeightUse::Trained => self.matmul([k, n, m], Variant::Tn),
                     WeightUse::Frozen | WeightUse::Quantised(_) => 0.0,
                 };
-                forwards * self.matmul([m, n, k], Variant::Nn)
-                    + self.matmul([m, k, n], Variant::Nt)
-                    + of_weights
+                let of_inputs = match work.wants_input {
+                    true => self.matmul([m, k, n], Variant::Nt),
+                    false => 0.0,
+                };
+                forwards * self.matmul([m, n, k], Variant::Nn) + of_inputs + of_weights
             });
             each.sum::<f64>()
         };
@@ -163,7 +165,11 @@ impl Step<'_> {
                 self.machine
                     .attention(&shape, dtype, Default::default(), backward)
             };
-            (forwards * of(false) + of(true)) / self.context(work.tokens) as f64
+            let backward = match work.has_backward {
+                true => of(true),
+                false => 0.0,
+            };
+            (forwards * of(false) + backward) / self.context(work.tokens) as f64
         };
         segment.linear.iter().map(linear).sum::<f64>()
             + segment.attention.iter().map(attention).sum::<f64>()
@@ -249,6 +255,7 @@ impl Step<'_> {
         }
         let spread = self.config.parallel.sequence_parallel;
         let elements = match memory.recompute {
+            true if !segment.has_backward => 0.0,
             true => {
                 let inputs = segment.linear.first();
                 inputs.map_or(0.0, |work| {

@@ -1,11 +1,12 @@
 //! Bytes that a training step moves on each axis, by formula.
 //!
 //! For a layer of k inputs and n outputs over m rows of a data replica: W is gathered over Z in each forward
-//! and in backward, k n / (Gx Gy) elements; dW is reduce-scattered over Z, as many elements, if W is trained; Y is all-reduced
+//! and in backward for dX, k n / (Gx Gy) elements; dW is reduce-scattered over Z, as many elements, if W is trained; Y is all-reduced
 //! over the axis that the layer reads, m n / (Gz Gemits) elements; dX over the axis that it emits, m k / (Gz
-//! Greads). Gradients of a shard are all-reduced over Data once per step. Each micro-batch passes m h / (Gz Gy)
+//! Greads), if a parameter before the layer is trained. Gradients of a shard are all-reduced over Data once per step. Each micro-batch passes m h / (Gz Gy)
 //! elements between stages, forward and back. Where sums are reproducible on any grid, an all-to-all of nodes in the
 //! accumulator type and an all-gather stand for each all-reduce, and the all-to-all alone for a reduce-scatter.
+//! If columns of weights have trained lengths, A and B of an adapter are gathered once more in a step, for the norms of these columns.
 //! Under sequence parallelism a reduce-scatter and an all-gather stand for each all-reduce over X, and X is gathered once
 //! more for dW unless a recomputation has just done so; messages between stages are 1/Gx as large. With ranks along Context
 //! m counts the vectors of a rank's tokens; keys and values are gathered over Context twice, and their gradients summed.
@@ -20,7 +21,7 @@ use parallel::{
     GradientWire, Operation, Reproducible,
     counters::Subject,
     model::Cut,
-    work::{AttentionWork, LinearWork, WeightUse, Work},
+    work::{AttentionWork, ColumnNormsWork, LinearWork, WeightUse, Work},
 };
 
 /// One kind of traffic on one axis: the total of all stages, on one rank of each.
@@ -56,11 +57,13 @@ pub fn volumes(config: &Config) -> Result<Vec<Volume>> {
         .memory(&config.activation_memory())
         .map_err(as_config)?;
     for (segment, memory) in work.segments.iter().zip(memory) {
-        let forwards = if memory.recompute { 2 } else { 1 };
+        let forwards = 1 + usize::from(memory.recompute && segment.recomputed);
         segment
             .linear
             .iter()
             .for_each(|layers| step.add_layers(layers, forwards, &mut all));
+        let norms = segment.column_norms.iter();
+        norms.for_each(|norms| step.add_column_norms(norms, &mut all));
         let attention = segment.attention.iter();
         attention.for_each(|work| step.add_keys(work, forwards, &mut all));
     }
@@ -114,7 +117,7 @@ impl Step<'_> {
             let bytes = (times * elements) as f64 * size(one.wide) as f64;
             self.add(all, (kind, Subject::Linear), calls, bytes);
         }
-        let gathers = forwards + usize::from(!parallel.keep_gathered);
+        let gathers = layers.gathers(forwards, parallel.keep_gathered);
         let gather = (Axis::Z, Operation::AllGather, overlap.all_gather);
         let (scatter, wide) = match bits {
             Reproducible::Run => (
@@ -136,19 +139,43 @@ impl Step<'_> {
         }
     }
 
+    // Once in a step, whatever the number of micro-batches.
+    fn add_column_norms(&self, norms: &ColumnNormsWork, all: &mut Vec<Volume>) {
+        let wide = self.config.parallel.gather_wide;
+        for (axis, elements) in norms.gathers(&self.degrees) {
+            let size = match axis == Axis::Z && wide {
+                true => self.sum_element(),
+                false => self.element(),
+            };
+            let hidden = axis == Axis::Z && self.config.parallel.overlap.0.all_gather;
+            let bytes = elements.iter().sum::<usize>() as u64 * size;
+            let kind = (axis, Operation::AllGather, hidden);
+            self.add_once(all, (kind, Subject::Linear), elements.len() as u64, bytes);
+        }
+    }
+
     // Collectives of one axis and operation, hidden or not, in each micro-batch; and their bytes in a step.
     fn add(
         &self,
         all: &mut Vec<Volume>,
-        ((axis, operation, hidden), subject): ((Axis, Operation, bool), Subject),
+        kind: ((Axis, Operation, bool), Subject),
         calls: usize,
         bytes: f64,
+    ) {
+        let calls = (calls * self.config.training.micro_batches) as u64;
+        self.add_once(all, kind, calls, bytes as u64);
+    }
+
+    fn add_once(
+        &self,
+        all: &mut Vec<Volume>,
+        ((axis, operation, hidden), subject): ((Axis, Operation, bool), Subject),
+        calls: u64,
+        bytes: u64,
     ) {
         if self.degrees.get(axis) == 1 {
             return;
         }
-        let calls = (calls * self.config.training.micro_batches) as u64;
-        let bytes = bytes as u64;
         let alike = |volume: &&mut Volume| {
             let kind = (volume.axis, volume.operation, volume.hidden);
             (kind, volume.subject) == ((axis, operation, hidden), subject)
@@ -269,14 +296,15 @@ impl Step<'_> {
         let elements = |wire: &&parallel::work::WireWork| {
             let spread = self.config.settings().sequence_parallel;
             let ranks = wire.place.ranks(&self.degrees, spread);
-            (self.rows() * wire.elements / (z * ranks)) as u64
+            (wire.times() * (self.rows() * wire.elements / (z * ranks))) as u64
         };
+        let times: usize = crossing.iter().map(|wire| wire.times()).sum();
         all.push(Volume {
             axis: Axis::Pipeline,
             operation: Operation::Send,
             subject: Subject::Pipeline,
-            calls: 2 * (crossing.len() * self.config.training.micro_batches) as u64,
-            bytes: 2 * crossing.iter().map(elements).sum::<u64>() * self.element(),
+            calls: (times * self.config.training.micro_batches) as u64,
+            bytes: crossing.iter().map(elements).sum::<u64>() * self.element(),
             hidden: true,
         });
         Ok(())

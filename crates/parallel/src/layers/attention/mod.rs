@@ -72,6 +72,7 @@ pub fn attention(
             query_features: q.features(),
             key_features: k.features(),
             tokens: q.share().tokens,
+            has_backward: [&q, &k, &v].iter().any(|x| x.held_var().wants_gradient()),
         });
     }
     if let Some(cached) = q.pass().cached() {

@@ -18,6 +18,8 @@ use tensor::{Result, Stream, Tensor, autograd::Gradients, ops, ops::Transpose};
 /// The inputs from which the gradients are computed.
 pub(super) struct Saved {
     factors: Factors,
+    // The layers' input, if a weight or bias has a gradient.
+    x: Option<Tensor>,
     // The gathered weights, if they are kept.
     blocks: Vec<Option<Tensor>>,
     wants_input: bool,
@@ -29,7 +31,6 @@ pub(super) struct Saved {
 struct Factors {
     pass: Pass,
     layers: Vec<Linear>,
-    x: Tensor,
     // How the vectors of the layers' input were spread over X.
     inputs: Option<Spread>,
     // How those of the outputs are.
@@ -57,22 +58,28 @@ impl Saved {
         let factors = Factors {
             pass: x.pass().backward(),
             layers: layers.iter().map(|&layer| layer.clone()).collect(),
-            x: match is_recomputed {
-                true => input.whole.clone(),
-                false => x.held().clone(),
-            },
             inputs: runs().cloned(),
             tokens: x.spread().and_then(|spread| spread.only(Share::TOKENS)),
             outputs: layers
                 .first()
                 .and_then(|layer| input.runs(layer.kind).cloned()),
         };
+        let is_trained = layers.iter().any(|layer| layer.is_trained());
         Saved {
             factors,
-            gathered_again: runs().filter(|_| !is_recomputed).cloned(),
+            x: is_trained.then(|| match is_recomputed {
+                true => input.whole.clone(),
+                false => x.held().clone(),
+            }),
+            gathered_again: runs().filter(|_| is_trained && !is_recomputed).cloned(),
             blocks: Vec::with_capacity(layers.len()),
             wants_input: x.held_var().wants_gradient(),
         }
+    }
+
+    /// Whether a weight or a bias has a gradient.
+    pub(super) fn trains(&self) -> bool {
+        self.x.is_some()
     }
 
     /// Keeps the next layer's gathered weight, unless it will be gathered again. One that no rank gathers is asked for again too:
@@ -90,29 +97,28 @@ impl Saved {
     /// again for dW are on their way during the GEMM for dX.
     pub(super) fn backward(mut self, gradients: Gradients) -> Result<Gradients> {
         let gradients = self.whole(gradients)?;
-        let is_frozen = self.factors.layers.iter().all(Linear::is_frozen);
-        if let Some(spread) = self.gathered_again.take().filter(|_| !is_frozen) {
+        if let (Some(spread), Some(x)) = (self.gathered_again.take(), &mut self.x) {
             let context = self.factors.pass.context();
             let place = (Subject::Linear, &beside(context, Axis::X)?);
-            self.factors.x = spread.gather_runs(context, place, &self.factors.x)?;
+            *x = spread.gather_runs(context, place, x)?;
         }
         let d_x = if self.wants_input {
             self.input_gradient(&gradients)?
         } else {
             None
         };
-        let mut factors = self.factors;
-        if is_frozen {
+        let Some(x) = self.x else {
             return Ok(vec![d_x]);
-        }
-        let gradients = factors.of_all_tokens(gradients)?;
+        };
+        let mut factors = self.factors;
+        let (x, gradients) = factors.of_all_tokens(x, gradients)?;
         let numbers = factors.count_uses(&gradients);
         let pass = factors.pass.clone();
         pass.later(move || {
             let layers = factors.layers.iter().zip(&numbers);
             for ((layer, numbers), d_y) in layers.zip(gradients) {
                 if let Some(d_y) = &d_y {
-                    factors.weight_gradient(layer, &d_y.whole, numbers[0])?;
+                    factors.weight_gradient(layer, [&x, &d_y.whole], numbers[0])?;
                     factors.bias_gradient(layer, d_y, numbers[1])?;
                 }
             }
@@ -174,20 +180,21 @@ impl Factors {
     // Where sums over a batch consist of rows, their factors are of all tokens.
     fn of_all_tokens(
         &mut self,
+        x: Tensor,
         mut gradients: Vec<Option<Gradient>>,
-    ) -> Result<Vec<Option<Gradient>>> {
+    ) -> Result<(Tensor, Vec<Option<Gradient>>)> {
         let Some(spread) = self.tokens.take_if(|_| self.pass.sums_by_rows()) else {
-            return Ok(gradients);
+            return Ok((x, gradients));
         };
         let context = self.pass.context();
         let compute = context.device().compute();
         let gather =
             |part: &Tensor| spread.gather_tokens(context, (Subject::Linear, &compute), part);
-        self.x = gather(&self.x)?;
+        let x = gather(&x)?;
         for gradient in gradients.iter_mut().flatten() {
             gradient.whole = gather(&gradient.whole)?;
         }
-        Ok(gradients)
+        Ok((x, gradients))
     }
 
     // Which part of the vectors the gradients are computed from, with or without those of other ranks of X.
@@ -208,21 +215,21 @@ impl Factors {
     }
 
     // The block's gradient is reduced over Z in the compute type and added in the accumulator.
-    fn weight_gradient(&self, layer: &Linear, d_y: &Tensor, number: usize) -> Result<()> {
+    fn weight_gradient(&self, layer: &Linear, [x, d_y]: [&Tensor; 2], number: usize) -> Result<()> {
         let pass = &self.pass;
-        let inner = pass.inner(&self.x);
+        let inner = pass.inner(x);
         let leaf = Leaves::of(pass.num_rows(), inner).terms(inner);
         let addend = Addend {
             parameter: &layer.weight,
             subject: Subject::Linear,
-            block_dtype: pass.gradient_wire(self.x.dtype()),
+            block_dtype: pass.gradient_wire(x.dtype()),
             inner,
             grain: Grain::Node,
             number,
             share: self.share(false),
         };
         addend.add(pass, |rows, into, beta| {
-            let (x, d_y) = (pass.part(&self.x, rows)?, pass.part(d_y, rows)?);
+            let (x, d_y) = (pass.part(x, rows)?, pass.part(d_y, rows)?);
             let (a, b) = match layer.storage {
                 Storage::InOut => (&x, &d_y),
                 Storage::OutIn => (&d_y, &x),

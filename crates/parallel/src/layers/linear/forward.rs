@@ -36,14 +36,23 @@ pub fn linear(x: &DTensor, layers: &[&Linear]) -> Result<Vec<DTensor>> {
 pub fn linear_seeing(
     x: &DTensor,
     layers: &[&Linear],
+    see: impl FnMut(usize, &Weight) -> Result<()>,
+) -> Result<Vec<DTensor>> {
+    layers.iter().try_for_each(|layer| reads(x, layer))?;
+    note(x, layers, false);
+    multiplied(x, layers, see)
+}
+
+// What has been noted.
+fn multiplied(
+    x: &DTensor,
+    layers: &[&Linear],
     mut see: impl FnMut(usize, &Weight) -> Result<()>,
 ) -> Result<Vec<DTensor>> {
     let Some(first) = layers.first() else {
         return Ok(Vec::new());
     };
     let pass = x.pass().clone();
-    layers.iter().try_for_each(|layer| reads(x, layer))?;
-    note(x, layers);
     let x = x.redistribute(Some(first.kind.reads()), first.weight.name())?;
     let input = LinearInput::of(&x)?;
     let mut saved = Saved::new(&x, &input, layers);
@@ -53,13 +62,47 @@ pub fn linear_seeing(
         see(index, &weight)?;
         outputs.push(multiply(&pass, (layer, weight), &input, &mut saved)?);
     }
-    let vars = Var::record("linear", &[x.held_var()], outputs, true, move |gradients| {
-        saved.backward(gradients)
-    });
+    let keeps = saved.trains();
+    let vars = Var::record(
+        "linear",
+        &[x.held_var()],
+        outputs,
+        keeps,
+        move |gradients| saved.backward(gradients),
+    );
     vars.into_iter()
         .zip(layers)
         .map(|(var, layer)| wrap(&pass, var, layer, &input))
         .collect()
+}
+
+/// `out + factor * Y`, where Y is what a layer makes of `x` and has the features of `out`.
+///
+/// # Shapes
+/// `x` as in [`linear`]; `out` and the result as the results there.
+/// # Cost
+/// As there, and one pass over Y, which becomes the sum.
+/// # Errors
+/// As there; [`Error::Invalid`] if `out` has another shape.
+pub fn linear_onto(out: &DTensor, x: &DTensor, layer: &Linear, factor: f64) -> Result<DTensor> {
+    reads(x, layer)?;
+    note(x, &[layer], true);
+    let product = multiplied(x, &[layer], |_, _| Ok(()))?.swap_remove(0);
+    let product = out.beside("linear_onto", &product)?;
+    let sum = product.held().clone();
+    ops::axpby(1.0, out.held(), factor, &sum)?;
+    let inputs = [out.held_var(), product.held_var()];
+    let wanted = inputs.map(Var::wants_gradient);
+    let var = Var::record_one("linear_onto", &inputs, sum, false, move |d_sum| {
+        let d_product = || {
+            let scaled = Tensor::empty(d_sum.device(), d_sum.dtype(), d_sum.shape())?;
+            ops::axpby(factor, &d_sum, 0.0, &scaled)?;
+            Ok::<_, Error>(scaled)
+        };
+        let d_product = wanted[1].then(d_product).transpose()?;
+        Ok(vec![wanted[0].then_some(d_sum), d_product])
+    });
+    Ok(product.unnoted(var))
 }
 
 /// GELU (by its tanh approximation) of a layer's result.
@@ -74,7 +117,7 @@ pub fn linear_seeing(
 pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
     let pass = x.pass().clone();
     reads(x, layer)?;
-    note(x, &[layer]);
+    note(x, &[layer], false);
     let x = x.redistribute(Some(layer.kind.reads()), layer.weight.name())?;
     let input = LinearInput::of(&x)?;
     let mut saved = Saved::new(&x, &input, &[layer]);
@@ -94,7 +137,8 @@ pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
             (ops::unary(UnaryOp::Gelu, &sum)?, sum)
         }
     };
-    let var = Var::record_one("linear_gelu", &[x.held_var()], out, true, move |d_out| {
+    let keeps = saved.trains();
+    let var = Var::record_one("linear_gelu", &[x.held_var()], out, keeps, move |d_out| {
         let d_sum = ops::unary_backward(UnaryOp::Gelu, &sum, d_out)?;
         // Dropped before the GEMMs allocate memory.
         drop(sum);
@@ -184,7 +228,7 @@ fn wrap(pass: &Pass, var: Var, layer: &Linear, input: &LinearInput) -> Result<DT
     DTensor::spread_over(pass, var, place, input.outputs(layer.kind).cloned())
 }
 
-fn note(x: &DTensor, layers: &[&Linear]) {
+fn note(x: &DTensor, layers: &[&Linear], onto: bool) {
     let (Some(ledger), Some(first)) = (x.pass().ledger(), layers.first()) else {
         return;
     };
@@ -200,6 +244,8 @@ fn note(x: &DTensor, layers: &[&Linear]) {
         vectors: x.leading().iter().product(),
         spread: x.share().runs,
         tokens: x.share().tokens,
+        wants_input: x.held_var().wants_gradient(),
+        onto,
     });
 }
 

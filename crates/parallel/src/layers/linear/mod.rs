@@ -18,7 +18,7 @@
 mod backward;
 mod forward;
 
-pub use forward::{linear, linear_gelu, linear_seeing};
+pub use forward::{linear, linear_gelu, linear_onto, linear_seeing};
 
 use crate::{Init, Parameter, parameter::Scope};
 use grid::{Axis, Layout};
@@ -149,9 +149,10 @@ impl Linear {
         }]
     }
 
-    // Whether neither weight nor bias has a gradient.
-    fn is_frozen(&self) -> bool {
-        self.weight.is_frozen() && self.bias.as_ref().is_none_or(Parameter::is_frozen)
+    // Whether its weight or its bias has a gradient.
+    fn is_trained(&self) -> bool {
+        let bias = self.bias.as_ref();
+        !self.weight.is_frozen() || bias.is_some_and(|bias| !bias.is_frozen())
     }
 
     /// A normal layer over a table of out x in, such as that of an embedding.
