@@ -1,7 +1,7 @@
 //! Frozen parameters and adapters: the serial program's numbers on every grid, and nothing held or sent for what is not trained.
 
 use families::GptFamily;
-use parallel::data::Sharding;
+use parallel::{data::Sharding, pipeline::ScheduleKind};
 use tensor::MemoryKind;
 use testkit::{config, difference, edit_gpt, fixed_batch, gpt, grids, on, ranks, serial, train};
 use train::{
@@ -81,6 +81,45 @@ fn frozen_blocks_on_every_grid() {
     config.training.steps = 4;
     config.tuning.frozen = vec!["embedding.*".into(), "blocks.0.*".into()];
     check_all(&config);
+}
+
+// Stages that train nothing, and no gradient comes back to them.
+#[test]
+fn frozen_stages_under_every_schedule() {
+    let mut config = config(Precision::F64);
+    edit_gpt(&mut config, |model| {
+        (model.layers, model.tied_head) = (8, false)
+    });
+    config.training.batch = 8;
+    config.training.micro_batches = 4;
+    config.training.steps = 3;
+    let blocks = (0..5).map(|block| format!("blocks.{block}.*"));
+    config.tuning.frozen = ["embedding.*".to_owned()]
+        .into_iter()
+        .chain(blocks)
+        .collect();
+    let expected = serial(&config);
+    let schedules = testkit::SCHEDULES
+        .iter()
+        .chain(&["pipedream", "pipedream-2bw"]);
+    for (name, grid) in schedules.flat_map(|name| {
+        ["pipeline=2", "x=2,pipeline=2", "z=2,pipeline=4"].map(|grid| (name, grid))
+    }) {
+        let schedule: ScheduleKind = name.parse().unwrap();
+        // Its weights change in each micro-batch.
+        let is_exact = !schedule.updates_each_micro_batch() && !name.contains("2bw");
+        for recompute in [false, true] {
+            let mut config = on(&config, grid.parse().unwrap());
+            config.parallel.schedule = schedule;
+            config.training.recompute = recompute.into();
+            let found = train(&config);
+            let difference = difference(&found, &expected);
+            let what = format!("{name} on {grid}, recomputed: {recompute}: {difference}");
+            assert!(!is_exact || difference.largest() <= 1e-9, "{what}");
+            let is_finite = found.losses.iter().all(|loss| loss.is_finite());
+            assert!(is_finite && found.losses[2] < found.losses[0], "{what}");
+        }
+    }
 }
 
 // What each kind of memory holds on one rank, and the numbers of all parameters and of the trained ones.
