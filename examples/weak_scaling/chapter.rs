@@ -34,7 +34,8 @@ Only MT-NLG's steps are far off, and we do not know why. Stored scores make its 
 the prediction. Megatron-LM ran the same model on as many devices of the same machine, all layers recomputed. With recomputation
 counted, it reached 175 Tflop/s per device, and MT-NLG 126. A longer bubble (one part per stage instead of three, 240 micro-batches
 instead of 280) makes MT-NLG 9 % slower. Machine and model being equal, the rest must lie in the program, which ran DeepSpeed's
-pipeline.
+pipeline. The three steps (60, 50 and 45 s by their Tflop/s) take 11, 9 and 10 s longer than predicted, with 240, 192 and 160
+micro-batches: so most of that is spent once in a step, not in each micro-batch.
 
 For Alps, one step is published, without its batch or its grid. Its 6,144 devices divide the batch that we assume only if a
 tensor-parallel axis has a factor of 3. The rates of GEMMs on Perlmutter, Alps and Selene are fitted, one number for each machine;

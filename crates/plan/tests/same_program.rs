@@ -432,11 +432,11 @@ fn those_of_frozen_and_adapted_models_equal_them_too() {
         "x=2,y=2,z=2",
         "x=2,context=2,pipeline=2",
     ];
-    for (grid, tuning) in grids
+    let cases = grids
         .iter()
-        .flat_map(|grid| ways.iter().map(move |way| (grid, way)))
-    {
-        for bits in [Reproducible::Run, Reproducible::Grid] {
+        .flat_map(|grid| ways.iter().map(move |way| (grid, way)));
+    for (number, (grid, tuning)) in cases.enumerate() {
+        for bits in testkit::in_turn(number, [Reproducible::Run, Reproducible::Grid]) {
             let request = request(grid.parse().unwrap(), bits);
             let request = request.with_tuning(tuning).unwrap();
             assert!(compare_shardings(&request) > 0);
