@@ -230,6 +230,58 @@ fn merged_equals_unmerged_where_lengths_are_trained() {
     check_merged(true);
 }
 
+// Bytes of the tensors in a checkpoint's files of one kind.
+fn payload(checkpoint: &std::path::Path, kind: &str) -> u64 {
+    let files = std::fs::read_dir(checkpoint)
+        .unwrap()
+        .map(|file| file.unwrap());
+    let of_kind = files.filter(|file| file.file_name().to_string_lossy().starts_with(kind));
+    let payload = |file: std::fs::DirEntry| {
+        let bytes = std::fs::read(file.path()).unwrap();
+        let header = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        bytes.len() as u64 - 8 - header
+    };
+    of_kind.map(payload).sum()
+}
+
+// In f64 and with AdamW: 8 bytes of each frozen weight, once, and 24 of each trained one.
+#[test]
+fn checkpoints_are_as_large_as_the_formulas_say() {
+    for (grid, decomposed) in [
+        ("x=1", false),
+        ("x=2,y=2", true),
+        ("z=2,data=2,pipeline=2", false),
+    ] {
+        let mut config = adapted(GptFamily::Llama);
+        config.tuning.adapter_decomposed = decomposed;
+        config.parallel.grid = grid.parse().unwrap();
+        let (_, [all, trained]) = held(&config);
+        let temporary = tempfile::tempdir().unwrap();
+        let (shared, to) = (config.clone(), temporary.path().to_owned());
+        ranks(config.grid().unwrap().world_size(), move |world, device| {
+            let context = shared.context(&world, &device)?;
+            let mut trainer = shared.trainer(&context)?;
+            for step in 0..2 {
+                trainer.step(&fixed_batch(&trainer, &shared, step)?)?;
+                let kept = train::checkpoint::Retention::newest(2);
+                trainer.save_with(&to, kept, &Attached::default())?;
+            }
+            Ok(())
+        });
+        let mut checkpoints = 0;
+        for entry in std::fs::read_dir(temporary.path()).unwrap() {
+            let path = entry.unwrap().path();
+            if path.join("manifest.json").exists() {
+                checkpoints += 1;
+                let found = ["shard-", "frozen-"].map(|kind| payload(&path, kind));
+                let needed = [24 * trained, 8 * (all - trained)].map(|bytes| bytes as u64);
+                assert_eq!(found, needed, "{grid}");
+            }
+        }
+        assert_eq!(checkpoints, 2, "{grid}");
+    }
+}
+
 // Trains adapters over the weights of a folder, and compares the losses of the adapted model with those of the folder that its
 // checkpoint is exported to.
 fn check_merged(decomposed: bool) {
