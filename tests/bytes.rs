@@ -234,7 +234,6 @@ fn counted_and_by_formula(config: &Config) -> [Vec<(Axis, Operation, Subject, u6
             Operation::ReduceScatter,
         ];
         for operation in operations {
-            let kind = |subject| (axis, operation, subject);
             // Over Z and the axes that repeat them, gradients of vectors are summed, which the formulas leave out.
             let subject = match axis {
                 Axis::Data => Subject::Gradients,
@@ -245,7 +244,7 @@ fn counted_and_by_formula(config: &Config) -> [Vec<(Axis, Operation, Subject, u6
             assert_eq!(counted % of_stage, 0, "ranks of a stage differ");
             let alike = volumes
                 .iter()
-                .filter(|one| (one.axis, one.operation, one.subject) == kind(subject));
+                .filter(|one| (one.axis, one.operation, one.subject) == (axis, operation, subject));
             let formula = alike.map(|one| one.bytes).sum();
             all[0].push((axis, operation, subject, counted / of_stage));
             all[1].push((axis, operation, subject, formula));

@@ -57,8 +57,8 @@ pub trait Processes: Send + Sync + fmt::Debug {
     /// Ends the job because of this rank, or of the rank that raised the abort signal before it; `has_returned` says whether the rank's
     /// threads have ended.
     ///
-    /// Returns, with what it knows, in the one process that reports, and ends all others. If the job
-    /// [goes on](Processes::goes_on), it returns in every survivor instead.
+    /// Returns what it knows in the one process that reports, and ends all others. If the job [goes on](Processes::goes_on),
+    /// no survivor ends: each gets what it knows.
     fn fail(&self, reason: &str, has_returned: bool) -> Lost;
 
     /// From now on, the death of a process does not end the others: [`fail`](Processes::fail) returns in each of them, which then

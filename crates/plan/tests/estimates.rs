@@ -7,7 +7,7 @@ use parallel::{
     memory::{ActivationMemory, Segments},
 };
 use testkit::in_turn;
-use train::config::{FrozenWeights, OptimiserKind, PlaceKind, TuningConfig};
+use train::config::{OptimiserKind, PlaceKind};
 
 const CASES: [(&str, usize, &str, &str); 9] = [
     ("perlmutter", 512, "gpt-5b", "x=4,z=8,data=16"),
@@ -179,27 +179,8 @@ fn that_holds_for_segments_that_differ_in_their_memory() {
 
 #[test]
 fn that_holds_for_frozen_and_adapted_models() {
-    let adapted = TuningConfig {
-        adapter_rank: 16,
-        adapter_targets: vec!["attention.*".into(), "mlp.*".into()],
-        ..TuningConfig::default()
-    };
-    let ways = [
-        TuningConfig {
-            frozen: vec!["embedding.*".into(), "blocks.1.*".into()],
-            ..TuningConfig::default()
-        },
-        adapted.clone(),
-        TuningConfig {
-            adapter_decomposed: true,
-            ..adapted.clone()
-        },
-        TuningConfig {
-            frozen_weights: FrozenWeights::Nf4,
-            ..adapted
-        },
-    ];
-    for (number, tuning) in ways.iter().enumerate() {
+    let tunings = testkit::tunings(16, &["embedding.*", "blocks.1.*"]);
+    for (number, tuning) in tunings.iter().enumerate() {
         for case in in_turn(number, THREE) {
             near_changed(case, OptimiserKind::AdamW, &[Preset::Ours], |request| {
                 Request {

@@ -12,7 +12,7 @@ use parallel::{
 use tensor::{Device, MemoryKind, MemoryUse};
 use train::{
     Config,
-    config::{FrozenWeights, OptimiserKind, PlaceKind, Precision, TuningConfig},
+    config::{OptimiserKind, PlaceKind, Precision},
 };
 
 const STEPS: u64 = 2;
@@ -400,31 +400,7 @@ fn those_of_other_optimisers_equal_them_too() {
 
 #[test]
 fn those_of_frozen_and_adapted_models_equal_them_too() {
-    let adapted = TuningConfig {
-        adapter_rank: 4,
-        adapter_targets: vec!["attention.*".into(), "mlp.*".into()],
-        ..TuningConfig::default()
-    };
-    let ways = [
-        TuningConfig {
-            frozen: vec!["embedding.*".into(), "blocks.0.*".into()],
-            ..TuningConfig::default()
-        },
-        adapted.clone(),
-        TuningConfig {
-            adapter_decomposed: true,
-            ..adapted.clone()
-        },
-        TuningConfig {
-            frozen_weights: FrozenWeights::Int8,
-            ..adapted.clone()
-        },
-        TuningConfig {
-            adapter_decomposed: true,
-            frozen_weights: FrozenWeights::Nf4,
-            ..adapted
-        },
-    ];
+    let tunings = testkit::tunings(4, &["embedding.*", "blocks.0.*"]);
     let grids = [
         "x=2",
         "z=2",
@@ -432,14 +408,14 @@ fn those_of_frozen_and_adapted_models_equal_them_too() {
         "x=2,y=2,z=2",
         "x=2,context=2,pipeline=2",
     ];
-    let cases = grids
-        .iter()
-        .flat_map(|grid| ways.iter().map(move |way| (grid, way)));
-    for (number, (grid, tuning)) in cases.enumerate() {
-        for bits in testkit::in_turn(number, [Reproducible::Run, Reproducible::Grid]) {
-            let request = request(grid.parse().unwrap(), bits);
-            let request = request.with_tuning(tuning).unwrap();
-            assert!(compare_shardings(&request) > 0);
+    let both = [Reproducible::Run, Reproducible::Grid];
+    for (row, grid) in grids.iter().enumerate() {
+        for (column, tuning) in tunings.iter().enumerate() {
+            for bits in testkit::in_turn(row + column, both) {
+                let request = request(grid.parse().unwrap(), bits);
+                let request = request.with_tuning(tuning).unwrap();
+                assert!(compare_shardings(&request) > 0);
+            }
         }
     }
 }

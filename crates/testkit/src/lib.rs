@@ -12,6 +12,7 @@ pub mod numbers;
 mod rows;
 mod runs;
 mod training;
+mod tunings;
 mod vendors;
 
 pub use configured::{device, edited};
@@ -24,6 +25,7 @@ pub use training::{
     all_grids, config, edit_gpt, fixed_batch, fixed_tokens, gpt, grids, in_turn, is_exhaustive, on,
     serial, train, train_on, train_steps, train_with,
 };
+pub use tunings::tunings;
 pub use vendors::{ranks_with, try_ranks_with};
 
 use bootstrap::{Processes, World, local, processes};

@@ -2,8 +2,7 @@
 
 use grid::{Axis, Degrees};
 
-/// The norms of the columns of W + scale A B, of which each step computes those of every layer whose
-/// columns have trained lengths once.
+/// The norms of the columns of W + scale A B, for one layer whose columns have trained lengths. A step computes them once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnNormsWork {
     /// Features that the layer reads.

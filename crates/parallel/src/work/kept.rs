@@ -1,6 +1,6 @@
 //! What a segment keeps from its forward to its backward.
 
-use super::{LinearWork, Place, SegmentWork, WeightUse};
+use super::{LinearWork, Place, SegmentWork};
 use grid::{Axis, Degrees};
 
 impl SegmentWork {
@@ -45,33 +45,6 @@ impl SegmentWork {
         let others = (narrow.sum::<f64>() - normed.sum::<f64>()).max(0.0);
         inputs + outputs.sum::<f64>() + others
     }
-}
-
-impl SegmentWork {
-    /// Of the three products of a linear layer - forward, the gradient of its inputs and of its weights - the share that this
-    /// segment computes, whose other work counts likewise.
-    pub(super) fn share_of_passes(&self) -> f64 {
-        let weights = |work: &LinearWork| {
-            let all = work.outputs.iter().zip(&work.weights);
-            let of = |(outputs, weight): (&usize, &WeightUse)| {
-                let passes = [true, work.wants_input, *weight == WeightUse::Trained];
-                let passes = passes.iter().filter(|runs| **runs).count();
-                let size = work.vectors * work.inputs * outputs;
-                [(passes * size) as f64, (3 * size) as f64]
-            };
-            all.map(of).fold([0.0; 2], add)
-        };
-        let [run, all] = self.linear.iter().map(weights).fold([0.0; 2], add);
-        match (all > 0.0, self.has_backward) {
-            (true, _) => run / all,
-            (false, true) => 1.0,
-            (false, false) => 1.0 / 3.0,
-        }
-    }
-}
-
-fn add(one: [f64; 2], other: [f64; 2]) -> [f64; 2] {
-    [one[0] + other[0], one[1] + other[1]]
 }
 
 impl LinearWork {

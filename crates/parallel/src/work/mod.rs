@@ -2,13 +2,14 @@
 //!
 //! Layers know which axis cuts their work, even if that axis has one rank. So one pass over one row on one rank
 //! determines what every grid will compute and move. The planner's estimates, the order of axes and `--explain`
-//! follow from it. `linear` and `attention` have the collectives of these layers, `column_norms` those of adapted weights, `kept` what a segment keeps for its
-//! backward, `place` how activations lie on ranks.
+//! follow from it. `linear` and `attention` have the collectives of these layers, `column_norms` those of adapted weights,
+//! `kept` what a segment keeps for its backward, `passes` how much of it runs, `place` how activations lie on ranks.
 
 mod attention;
 mod column_norms;
 mod kept;
 mod linear;
+mod passes;
 mod place;
 
 pub use attention::{AttentionTraffic, AttentionWork};

@@ -1,9 +1,9 @@
 //! Bytes that a training step moves on each axis, by formula.
 //!
-//! For a layer of k inputs and n outputs over m rows of a data replica: W is gathered over Z in each forward
-//! and in backward for dX, k n / (Gx Gy) elements; dW is reduce-scattered over Z, as many elements, if W is trained; Y is all-reduced
-//! over the axis that the layer reads, m n / (Gz Gemits) elements; dX over the axis that it emits, m k / (Gz
-//! Greads), if a parameter before the layer is trained. Gradients of a shard are all-reduced over Data once per step. Each micro-batch passes m h / (Gz Gy)
+//! For a layer of k inputs and n outputs over m rows of a data replica: W is gathered over Z in each forward, and in backward
+//! for dX, k n / (Gx Gy) elements; dW is reduce-scattered over Z, as many elements, if W is trained; Y is all-reduced over the
+//! axis that the layer reads, m n / (Gz Gemits) elements; dX over the axis that it emits, m k / (Gz Greads), if a parameter
+//! before the layer is trained. Gradients of a shard are all-reduced over Data once per step. Each micro-batch passes m h / (Gz Gy)
 //! elements between stages, forward and back. Where sums are reproducible on any grid, an all-to-all of nodes in the
 //! accumulator type and an all-gather stand for each all-reduce, and the all-to-all alone for a reduce-scatter.
 //! If columns of weights have trained lengths, A and B of an adapter are gathered once more in a step, for the norms of these columns.
