@@ -23,6 +23,8 @@ pub const NAMES: RuntimeNames = RuntimeNames {
     allocate: "cuMemAlloc_v2",
     allocate_pinned: "cuMemHostAlloc",
     free_pinned: "cuMemFreeHost",
+    lock_pages: "cuMemHostRegister_v2",
+    unlock_pages: "cuMemHostUnregister",
     create_stream: "cuStreamCreateWithPriority",
     destroy_stream: "cuStreamDestroy_v2",
     query_stream: "cuStreamQuery",

@@ -8,8 +8,8 @@ mod declarations;
 use declarations::Part;
 use fascicle_cuda::{cublas, cublaslt, driver};
 use gpu::table::{
-    CAPTURE_THREAD_LOCAL, EVENT_DEFAULT, NO_DEVICE, NOT_READY, OUT_OF_MEMORY, PINNED_PORTABLE,
-    STREAM_NON_BLOCKING,
+    CAPTURE_THREAD_LOCAL, EVENT_DEFAULT, LOCKED_PORTABLE, NO_DEVICE, NOT_READY, NOT_SUPPORTED,
+    OUT_OF_MEMORY, PINNED_PORTABLE, STREAM_NON_BLOCKING,
 };
 
 // C++ has overloads that take the type of the sums as a data type.
@@ -46,6 +46,8 @@ fn parts() -> Vec<Part> {
         ("CU_STREAM_NON_BLOCKING", STREAM_NON_BLOCKING as i32),
         ("CU_EVENT_DEFAULT", EVENT_DEFAULT as i32),
         ("CU_MEMHOSTALLOC_PORTABLE", PINNED_PORTABLE as i32),
+        ("CU_MEMHOSTREGISTER_PORTABLE", LOCKED_PORTABLE as i32),
+        ("CUDA_ERROR_NOT_SUPPORTED", NOT_SUPPORTED),
         (
             "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES",
             driver::FUNCTION_MAX_SHARED,

@@ -28,6 +28,9 @@ fn options(ordinal: usize) -> gpu::Options {
     }
 }
 
+/// From this length on, a copy of locked pages needs no block in between.
+const LOCKED_BYTES: usize = 1 << 20;
+
 /// The functions that the emulator exports for tests.
 struct Emulator {
     library: rccl_sys::Library,
@@ -112,7 +115,22 @@ fn work(open: Open) -> Result<()> {
     group.all_reduce(&stream, &b, ReduceOp::Sum)?;
     let c = ops::add(&a, &b)?;
     assert_eq!(c.to_f64()?, [1.5; 16]);
+    copy_locked(&device)?;
     device.compute().record()?.time_us().map(drop)
+}
+
+/// There and back, in pages of the host's that are locked.
+fn copy_locked(device: &Device) -> Result<()> {
+    let mut block = hal::HostBlock::zeros(LOCKED_BYTES).expect("a small block");
+    block.lock(&**device.hal())?;
+    assert!(block.is_locked());
+    block.fill(3);
+    let copy = Tensor::zeros(device, DType::U32, &[LOCKED_BYTES / 4])?;
+    copy.upload_bytes_on(&device.compute(), &block)?;
+    block.fill(0);
+    copy.download_on(&device.compute(), &mut block)?;
+    assert!(block.iter().all(|&byte| byte == 3));
+    Ok(())
 }
 
 fn join(device: &Device) -> Result<Communicator> {
@@ -135,6 +153,7 @@ fn leaves_behind(symbol: &str) -> bool {
         "Free",
         "Unload",
         "Release",
+        "Unregister",
         "Abort",
         "Finalize",
         "Query",
@@ -186,6 +205,21 @@ fn binds_for_a_query(symbol: &str, nth: c_long) -> bool {
 
 /// Lets the first and the last call of each function fail.
 fn walk(emulator: &Emulator, open: Open) {
+    let count_pinned = || {
+        let counts = emulator.counts().into_iter();
+        let pinned =
+            counts.filter(|(symbol, _)| ["cuMemHostAlloc", "hipHostMalloc"].contains(&&symbol[..]));
+        pinned.map(|(_, count)| count).sum::<c_long>()
+    };
+    emulator.reset();
+    let device = Device::new(open(0).expect("a device")).expect("a device");
+    copy_locked(&device).expect("copies without failures");
+    assert_eq!(
+        count_pinned(),
+        0,
+        "blocks between locked pages and the device"
+    );
+    drop(device);
     work(open).expect("the work without failures");
     emulator.reset();
     work(open).expect("the work without failures");

@@ -1,6 +1,7 @@
 //! A device's context: every call goes through it, and it holds what outlives single objects.
 
 use crate::{
+    locked::LockedPages,
     table::{Fault, Handle, Outcome, Properties, Runtime, Tables},
     wait::Watch,
 };
@@ -19,6 +20,8 @@ pub(crate) struct Context {
     pub(crate) properties: Properties,
     /// The vendor's number of the device. Staged ranks, each with an id of its own, may share it.
     pub(crate) ordinal: usize,
+    /// Memory of the process that is pinned.
+    pub(crate) locked: LockedPages,
     // The same device in the runtime's own numbers.
     device: c_int,
     handle: Handle,
@@ -40,12 +43,13 @@ impl Context {
             Ok((device, properties, tables.runtime.open(device)?))
         };
         let (device, properties, handle) = open().map_err(|fault| vendor(id, fault))?;
-        let (events, failure, watches) = Default::default();
+        let (locked, events, failure, watches) = Default::default();
         Ok(Arc::new(Context {
             tables,
             id,
             properties,
             ordinal,
+            locked,
             device,
             handle,
             events,

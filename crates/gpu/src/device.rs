@@ -7,14 +7,15 @@ use crate::{
     context::{Context, vendor},
     event::Clock,
     kernels::GpuKernels,
+    locked,
     matmul::{CanonicalBlas, GpuBlas},
     stream::GpuStream,
     table::{Properties, Tables},
 };
 use hal::{
     Blas, Capabilities, CollectiveBackend, Communicator, DType, Device, DeviceId, DeviceSettings,
-    EpiloguePlacement, Error, GroupId, Join, Kernels, Memory, OpenOptions, RawBuffer, Result,
-    Stream, StreamKind, SumOrder, lock,
+    EpiloguePlacement, Error, GroupId, Join, Kernels, Memory, OpenOptions, PageLock, RawBuffer,
+    Result, Stream, StreamKind, SumOrder, lock,
 };
 use std::sync::{Arc, Mutex};
 
@@ -206,6 +207,16 @@ unsafe impl Device for Gpu {
             ..OpenOptions::default()
         };
         (host.open)(options)?.open_host(threads)
+    }
+
+    fn locks_pages(&self) -> bool {
+        true
+    }
+
+    unsafe fn lock_pages(&self, pages: RawBuffer) -> Result<Option<Box<dyn PageLock>>> {
+        self.context.check()?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { locked::lock_pages(&self.context, pages) }
     }
 
     fn create_blas(&self) -> Result<Arc<dyn Blas>> {

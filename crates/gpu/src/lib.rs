@@ -22,6 +22,7 @@ mod graph;
 mod grown;
 mod kernels;
 mod libraries;
+mod locked;
 pub mod lower;
 mod matmul;
 mod objects;

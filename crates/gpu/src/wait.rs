@@ -52,6 +52,26 @@ pub(crate) fn until(
     Ok(())
 }
 
+/// As [`until`], for work that waits for nobody: only the vendor ends the wait.
+///
+/// # Errors
+/// The vendor's.
+pub(crate) fn surely(
+    context: &Context,
+    ready: impl Fn(&dyn Runtime) -> Outcome<bool>,
+) -> Result<()> {
+    let start = Stopwatch::start();
+    let is_ready = || {
+        context
+            .call(&ready)
+            .inspect_err(|error| context.fail(error.clone()))
+    };
+    while !is_ready()? {
+        pause(start.elapsed());
+    }
+    Ok(())
+}
+
 /// Lets other threads run, for longer once the wait has lasted.
 pub(crate) fn pause(waited: Duration) {
     if waited < AWAKE {

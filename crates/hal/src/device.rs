@@ -1,7 +1,8 @@
 //! One accelerator, as one rank drives it.
 
 use crate::{
-    Blas, Communicator, DType, GroupId, Join, Kernels, RawBuffer, Result, Stream, StreamKind,
+    Blas, Communicator, DType, GroupId, Join, Kernels, PageLock, RawBuffer, Result, Stream,
+    StreamKind,
 };
 use std::{fmt, sync::Arc};
 
@@ -91,7 +92,7 @@ pub struct Memory {
 /// One accelerator.
 ///
 /// # Safety
-/// `id` and `capabilities` are true, [`host_memory`](Capabilities::host_memory) among them. `allocate` returns memory of the stated size, aligned to 64 bytes and
+/// `id` and `capabilities` are true, [`host_memory`](Capabilities::host_memory) among them, and so is what `open_host` states. `allocate` returns memory of the stated size, aligned to 64 bytes and
 /// disjoint from every other live buffer. The objects made by this device work only on its memory.
 pub unsafe trait Device: Send + Sync + fmt::Debug {
     /// Vendor and ordinal.
@@ -149,7 +150,8 @@ pub unsafe trait Device: Send + Sync + fmt::Debug {
     }
 
     /// Opens a device of `threads` of the host's processors and of the host's memory, which works beside this one: its compute
-    /// stream is a queue, so a call returns before its work has run. It updates state that stays on the host.
+    /// stream is a queue, so a call returns before its work has run. It updates state that stays on the host. If its buffers hold
+    /// values, it works on any memory of this process.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a device that was opened without the
@@ -165,6 +167,26 @@ pub unsafe trait Device: Send + Sync + fmt::Debug {
     unsafe fn host_bytes<'a>(&self, buffer: RawBuffer) -> Option<&'a mut [u8]> {
         let _ = buffer;
         None
+    }
+
+    /// Whether the device copies to and from the host over a link, at the full speed of which only with
+    /// [locked pages](Device::lock_pages).
+    fn locks_pages(&self) -> bool {
+        false
+    }
+
+    /// Keeps memory of this process where it is, so that copies between it and this device need no copy by the host; `None` if
+    /// the device need not or the system does not let it.
+    ///
+    /// # Safety
+    /// `pages` are whole pages without anything else in them, and live until the lock is dropped; if it was not
+    /// [idle](PageLock::is_idle) then, until the process ends. No call copies to or from them while it is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`](crate::Error::Vendor).
+    unsafe fn lock_pages(&self, pages: RawBuffer) -> Result<Option<Box<dyn PageLock>>> {
+        let _ = pages;
+        Ok(None)
     }
 
     /// Makes a handle for GEMMs.

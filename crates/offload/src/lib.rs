@@ -11,7 +11,7 @@
 //! once: one thread writes them behind their owner and reads those that it will want next. [`Disk`] is the file system, so that
 //! tests can let it fail.
 //!
-//! Read in this order: `disk`, `file` (reserved space, and a checksum per piece), `walk`, `store`; `extents`, `behind`, `swap`.
+//! Read in this order: `disk`, `file` (reserved space, and a checksum per piece), `walk`, `store`; `extents`, `host`, `behind`, `swap`.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ mod behind;
 mod disk;
 mod extents;
 mod file;
+mod host;
 mod store;
 mod swap;
 mod walk;

@@ -5,7 +5,7 @@ use crate::{
     file::PieceFile,
     walk::{self, NUM_BUFFERS, len},
 };
-use hal::{Error, Result, error::Bytes};
+use hal::{Device, Error, HostBlock, Result, error::Bytes};
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
 /// Where the pieces of a store are.
@@ -40,7 +40,7 @@ pub struct Store {
 enum Backing {
     // Until all pieces are known.
     None,
-    Memory(Vec<u8>),
+    Memory(HostBlock),
     File {
         file: PieceFile,
         buffers: Vec<Vec<u8>>,
@@ -67,14 +67,15 @@ impl Store {
         self.places.len() - 1
     }
 
-    /// Takes the memory, or the space on the disk, of all pieces.
+    /// Takes the memory, or the space on the disk, of all pieces. Memory is locked for `device`, the one that its pieces come
+    /// to, if it [can](Device::locks_pages).
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the host or the disk lacks it.
-    pub fn reserve(&mut self) -> Result<()> {
+    /// [`Error::Invalid`] if the host or the disk lacks it; those of the device.
+    pub fn reserve(&mut self, device: &dyn Device) -> Result<()> {
         let largest = self.places.iter().map(len).max().unwrap_or(0);
         self.backing = match &self.place {
-            Place::Host => Backing::Memory(zeros(&self.owner, self.num_bytes() as usize)?),
+            Place::Host => Backing::Memory(block(&self.owner, self.num_bytes() as usize, device)?),
             Place::Nowhere => Backing::Zeros(zeros(&self.owner, largest)?),
             Place::Files { disk, folder } => Backing::File {
                 file: PieceFile::create((&**disk, folder), &self.owner, &self.places)?,
@@ -200,16 +201,23 @@ fn range(place: &Range<u64>) -> Range<usize> {
     place.start as usize..place.end as usize
 }
 
+/// Zeros in memory of the host, locked for a device.
+pub(crate) fn block(owner: &str, bytes: usize, device: &dyn Device) -> Result<HostBlock> {
+    let mut block = HostBlock::zeros(bytes).ok_or_else(|| no_room(owner, bytes))?;
+    block.lock(device)?;
+    Ok(block)
+}
+
 pub(crate) fn zeros(owner: &str, bytes: usize) -> Result<Vec<u8>> {
     let mut zeros = Vec::new();
-    zeros.try_reserve_exact(bytes).map_err(|_| {
-        let found = format!("a host without room for {bytes} bytes");
-        Error::invalid(
-            format!("memory of {owner}"),
-            found,
-            Bytes(bytes).to_string(),
-        )
-    })?;
+    let reserved = zeros.try_reserve_exact(bytes);
+    reserved.map_err(|_| no_room(owner, bytes))?;
     zeros.resize(bytes, 0);
     Ok(zeros)
+}
+
+fn no_room(owner: &str, bytes: usize) -> Error {
+    let found = format!("a host without room for {bytes} bytes");
+    let needed = Bytes(bytes).to_string();
+    Error::invalid(format!("memory of {owner}"), found, needed)
 }

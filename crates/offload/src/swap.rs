@@ -4,10 +4,11 @@ use crate::{
     Place,
     behind::{Behind, Fetched},
     extents::Extents,
+    host::HostPieces,
     store::zeros,
 };
-use hal::Result;
-use std::{collections::BTreeMap, ops::Range};
+use hal::{Device, Result};
+use std::ops::Range;
 
 /// Memory of the host, or a file, for runs of any length. A run moves in pieces, and its place is used again once it is back.
 #[derive(Debug)]
@@ -19,8 +20,7 @@ pub struct Swap {
 
 #[derive(Debug)]
 enum Backing {
-    // Buffers of earlier runs by their length: every step parks runs of the same lengths.
-    Memory(BTreeMap<usize, Vec<Vec<u8>>>),
+    Memory(HostPieces),
     File(Behind),
     // Where no values are stored, one buffer stands for all pieces; places are those of a file.
     Nowhere(Vec<u8>, Extents),
@@ -35,7 +35,7 @@ pub struct Parked {
 
 #[derive(Debug)]
 enum Pieces {
-    Memory(Vec<Vec<u8>>),
+    Memory(Vec<usize>),
     File(Vec<FilePiece>),
     Nowhere(Vec<usize>),
 }
@@ -60,7 +60,7 @@ impl Swap {
     pub fn new(owner: impl Into<String>, place: &Place, piece_bytes: usize) -> Result<Swap> {
         let owner = owner.into();
         let backing = match place {
-            Place::Host => Backing::Memory(BTreeMap::new()),
+            Place::Host => Backing::Memory(HostPieces::default()),
             Place::Files { disk, folder } => {
                 Backing::File(Behind::create((&**disk, folder), &owner)?)
             }
@@ -82,12 +82,12 @@ impl Swap {
     pub fn park(&mut self, bytes: usize, fill: &mut Fill<'_>) -> Result<Parked> {
         let ranges = ranges(bytes, self.piece_bytes);
         let pieces = match &mut self.backing {
-            Backing::Memory(spare) => {
+            Backing::Memory(host) => {
                 let mut pieces = Vec::with_capacity(ranges.len());
                 for range in ranges {
-                    let known = spare.get_mut(&range.len()).and_then(Vec::pop);
-                    let mut piece = known.map_or_else(|| zeros(&self.owner, range.len()), Ok)?;
-                    fill(range, &mut piece)?;
+                    let piece = host.take(&self.owner, range.len())?;
+                    let filled = fill(range, host.bytes_mut(piece));
+                    filled.inspect_err(|_| host.release(piece))?;
                     pieces.push(piece);
                 }
                 Pieces::Memory(pieces)
@@ -146,9 +146,9 @@ impl Swap {
         self.fetch(parked)?;
         let ranges = ranges(parked.bytes, self.piece_bytes);
         match (&mut self.backing, &mut parked.pieces) {
-            (Backing::Memory(_), Pieces::Memory(pieces)) => {
+            (Backing::Memory(host), Pieces::Memory(pieces)) => {
                 for (range, piece) in ranges.zip(pieces) {
-                    take(range, piece)?;
+                    take(range, host.bytes_mut(*piece))?;
                 }
             }
             (Backing::File(file), Pieces::File(pieces)) => {
@@ -177,9 +177,9 @@ impl Swap {
     pub fn rewrite(&mut self, parked: &mut Parked, fill: &mut Fill<'_>) -> Result<()> {
         let ranges = ranges(parked.bytes, self.piece_bytes);
         match (&mut self.backing, &mut parked.pieces) {
-            (Backing::Memory(_), Pieces::Memory(pieces)) => {
+            (Backing::Memory(host), Pieces::Memory(pieces)) => {
                 for (range, piece) in ranges.zip(pieces) {
-                    fill(range, piece)?;
+                    fill(range, host.bytes_mut(*piece))?;
                 }
             }
             (Backing::File(file), Pieces::File(pieces)) => {
@@ -202,10 +202,8 @@ impl Swap {
     /// Forgets a run.
     pub fn discard(&mut self, parked: Parked) {
         match (&mut self.backing, parked.pieces) {
-            (Backing::Memory(spare), Pieces::Memory(pieces)) => {
-                for piece in pieces {
-                    spare.entry(piece.len()).or_default().push(piece);
-                }
+            (Backing::Memory(host), Pieces::Memory(pieces)) => {
+                pieces.into_iter().for_each(|piece| host.release(piece));
             }
             (Backing::File(file), Pieces::File(pieces)) => {
                 for piece in pieces {
@@ -219,21 +217,23 @@ impl Swap {
         }
     }
 
-    /// Takes the space for a file of this many bytes. Without a file, nothing is done.
+    /// Takes the memory, or the space of a file, for this many bytes, before the first run. Memory is locked for `device`, the one
+    /// that runs leave, if it [can](Device::locks_pages). What is parked beyond it takes more.
     ///
     /// # Errors
-    /// [`Error::Invalid`](hal::Error::Invalid) if the disk has no room for it.
-    pub fn reserve(&self, bytes: u64) -> Result<()> {
-        match &self.backing {
+    /// [`Error::Invalid`](hal::Error::Invalid) if the host or the disk has no room for it; those of the device.
+    pub fn reserve(&mut self, bytes: u64, device: &dyn Device) -> Result<()> {
+        match &mut self.backing {
+            Backing::Memory(host) => host.reserve(&self.owner, bytes, device),
             Backing::File(file) => file.reserve(bytes),
-            Backing::Memory(_) | Backing::Nowhere(..) => Ok(()),
+            Backing::Nowhere(..) => Ok(()),
         }
     }
 
-    /// The length of a file that has had room for everything parked so far. In memory of the host, runs have no places: 0.
-    pub fn file_bytes(&self) -> u64 {
+    /// Bytes of memory, or of a file, with room for everything that has been away at a time so far.
+    pub fn num_bytes(&self) -> u64 {
         match &self.backing {
-            Backing::Memory(_) => 0,
+            Backing::Memory(host) => host.num_bytes(),
             Backing::File(file) => file.num_bytes(),
             Backing::Nowhere(_, extents) => extents.end(),
         }

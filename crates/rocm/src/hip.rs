@@ -25,6 +25,8 @@ pub const NAMES: RuntimeNames = RuntimeNames {
     allocate: "hipMalloc",
     allocate_pinned: "hipHostMalloc",
     free_pinned: "hipHostFree",
+    lock_pages: "hipHostRegister",
+    unlock_pages: "hipHostUnregister",
     create_stream: "hipStreamCreateWithPriority",
     destroy_stream: "hipStreamDestroy",
     query_stream: "hipStreamQuery",

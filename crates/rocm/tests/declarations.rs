@@ -8,8 +8,8 @@ mod declarations;
 use declarations::Part;
 use fascicle_rocm::{hip, hipblas, hipblaslt};
 use gpu::table::{
-    BlasTypes, CAPTURE_THREAD_LOCAL, EVENT_DEFAULT, NO_DEVICE, NOT_READY, OUT_OF_MEMORY,
-    PINNED_PORTABLE, STREAM_NON_BLOCKING,
+    BlasTypes, CAPTURE_THREAD_LOCAL, EVENT_DEFAULT, LOCKED_PORTABLE, NO_DEVICE, NOT_READY,
+    NOT_SUPPORTED, OUT_OF_MEMORY, PINNED_PORTABLE, STREAM_NON_BLOCKING,
 };
 
 fn parts() -> Vec<Part> {
@@ -37,6 +37,8 @@ fn parts() -> Vec<Part> {
         ("hipStreamNonBlocking", STREAM_NON_BLOCKING as i32),
         ("hipEventDefault", EVENT_DEFAULT as i32),
         ("hipHostMallocPortable", PINNED_PORTABLE as i32),
+        ("hipHostRegisterPortable", LOCKED_PORTABLE as i32),
+        ("hipErrorNotSupported", NOT_SUPPORTED),
         ("hipMemcpyHostToDevice", hip::COPY_TO_DEVICE),
         ("hipMemcpyDeviceToHost", hip::COPY_TO_HOST),
         ("hipMemcpyDeviceToDevice", hip::COPY_ON_DEVICE),

@@ -3,11 +3,12 @@
 use crate::{Device, Stream};
 use hal::Result;
 use offload::{Place, Swap};
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 /// Memory beyond a device, with a stream for each direction.
 #[derive(Debug)]
 pub struct Beyond {
+    device: Arc<dyn hal::Device>,
     pub(crate) swap: RefCell<Swap>,
     /// Whether a run comes back without waiting for a disk.
     pub(crate) in_memory: bool,
@@ -40,6 +41,7 @@ impl Beyond {
             false => &Place::Nowhere,
         };
         Ok(Rc::new(Beyond {
+            device: device.hal().clone(),
             swap: RefCell::new(Swap::new(
                 format!("the {content} of {owner}"),
                 place,
@@ -51,16 +53,18 @@ impl Beyond {
         }))
     }
 
-    /// Takes the space for a file of this many bytes; nothing in memory of the host.
+    /// Takes the memory of the host, or the space of a file, for this many bytes before the first has left. Memory is locked for the
+    /// device if it [can](hal::Device::locks_pages). What is away beyond it takes more.
     ///
     /// # Errors
-    /// [`Error::Invalid`](hal::Error::Invalid) if the disk has no room for it.
+    /// [`Error::Invalid`](hal::Error::Invalid) if the host or the disk has no room for it;
+    /// [`Error::Vendor`](hal::Error::Vendor).
     pub fn reserve(&self, bytes: u64) -> Result<()> {
-        self.swap.borrow().reserve(bytes)
+        self.swap.borrow_mut().reserve(bytes, &*self.device)
     }
 
-    /// The length of a file with room for everything that has been away at a time so far.
-    pub fn file_bytes(&self) -> u64 {
-        self.swap.borrow().file_bytes()
+    /// Bytes of memory, or of a file, with room for everything that has been away at a time so far.
+    pub fn num_bytes(&self) -> u64 {
+        self.swap.borrow().num_bytes()
     }
 }

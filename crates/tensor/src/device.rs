@@ -68,6 +68,8 @@ pub(crate) struct Inner {
     pub(crate) skipped: Cell<bool>,
     pub(crate) next_node: Cell<u64>,
     pub(crate) key: DeviceKey,
+    // Opened beside another device.
+    is_beside: bool,
     pub(crate) hal: Arc<dyn hal::Device>,
 }
 
@@ -78,6 +80,10 @@ impl Device {
     /// [`Error::Invalid`] if the vendor's library or the kernels for this device are missing; [`Error::Vendor`] if a
     /// stream, the GEMM handle or the kernels cannot be made.
     pub fn new(hal: Arc<dyn hal::Device>) -> Result<Device> {
+        Device::opened(hal, false)
+    }
+
+    fn opened(hal: Arc<dyn hal::Device>, is_beside: bool) -> Result<Device> {
         let device = Device(Rc::new(Inner {
             compute: RefCell::new(None),
             blas: hal.create_blas()?,
@@ -91,6 +97,7 @@ impl Device {
             skipped: Cell::default(),
             next_node: Cell::new(0),
             key: DeviceKey::new(hal.id()),
+            is_beside,
             hal,
         }));
         let queue = device.0.hal.create_stream(StreamKind::Compute)?;
@@ -165,7 +172,18 @@ impl Device {
     /// # Errors
     /// As [`hal::Device::open_host`].
     pub fn open_host(&self, threads: usize) -> Result<Device> {
-        Device::new(self.0.hal.open_host(threads)?)
+        Device::opened(self.0.hal.open_host(threads)?, true)
+    }
+
+    /// Whether it works on any memory of this process, also on a queue.
+    pub(crate) fn works_on_the_host(&self) -> bool {
+        let known = self.capabilities();
+        known.host_memory || (self.0.is_beside && known.holds_values)
+    }
+
+    /// As [`hal::Device::locks_pages`].
+    pub fn locks_pages(&self) -> bool {
+        self.0.hal.locks_pages()
     }
 
     /// Makes all ranks use the same variant of each GEMM from now on: the one found by the lowest rank that

@@ -90,7 +90,7 @@ impl Storage {
     /// counts as no memory of the device's.
     ///
     /// # Safety
-    /// The device has [`host_memory`](hal::Capabilities::host_memory), or `block` is its own memory. The block is live, and nothing
+    /// The device [works on the host's memory](Device::works_on_the_host), or `block` is its own memory. The block is live, and nothing
     /// else accesses it, until the owner is dropped or the loan has ended.
     pub(crate) unsafe fn foreign(device: &Device, block: RawBuffer, owner: Owner) -> Storage {
         Storage {

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod foreign;
+mod locked;
 mod rounding;
 
 pub(crate) use arguments::Arguments;

@@ -162,7 +162,7 @@ fn forgotten_elements_are_zeros_and_are_not_read() -> Result<()> {
         assert_eq!(tensor.to_vec::<f32>()?, [0.0; LEN]);
     }
     assert_eq!(disk.reads.load(Relaxed), 0);
-    assert_eq!(beyond.file_bytes(), BYTES as u64);
+    assert_eq!(beyond.num_bytes(), BYTES as u64);
     Ok(())
 }
 

@@ -18,6 +18,7 @@ mod foreign;
 mod generation;
 mod graph;
 mod host;
+mod locked;
 mod parity;
 mod together;
 mod tuning;

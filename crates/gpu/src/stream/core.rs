@@ -3,11 +3,14 @@
 use super::{scratch::Scratch, staging::Staging};
 use crate::{
     context::Context,
-    table::{Address, Handle},
+    table::{Address, Handle, Outcome, Runtime},
     wait,
 };
 use hal::{Result, lock};
 use std::sync::{Arc, Mutex};
+
+/// From this length on, copies of pinned memory are made at once.
+const DIRECT_BYTES: usize = 1 << 20;
 
 /// A stream of the vendor, destroyed when dropped unless something else has made it.
 #[derive(Debug)]
@@ -107,6 +110,12 @@ impl Core {
     /// # Safety
     /// `dst` holds `src.len()` bytes and is live until the copy has run.
     pub(crate) unsafe fn upload(&self, dst: Address, src: &[u8]) -> Result<()> {
+        if self.is_direct(src) {
+            // SAFETY: the destination is the caller's guarantee; the source is pinned, and borrowed for the call.
+            return self.directly(src.as_ptr(), |runtime| unsafe {
+                runtime.copy_to_device(dst, src.as_ptr(), src.len(), self.handle())
+            });
+        }
         // SAFETY: passed on from the caller.
         unsafe { lock(&self.staging).upload(&self.context, self.handle(), dst, src) }
     }
@@ -116,8 +125,36 @@ impl Core {
     /// # Safety
     /// `src` is live and holds `dst.len()` bytes.
     pub(crate) unsafe fn download(&self, dst: &mut [u8], src: Address) -> Result<()> {
+        if self.is_direct(dst) {
+            let (len, pointer) = (dst.len(), dst.as_mut_ptr());
+            // SAFETY: the source is the caller's guarantee; the destination is pinned, and borrowed exclusively for the call.
+            return self.directly(pointer, |runtime| unsafe {
+                runtime.copy_to_host(pointer, src, len, self.handle())
+            });
+        }
         // SAFETY: passed on from the caller.
         unsafe { lock(&self.staging).download(&self.context, self.handle(), dst, src) }
+    }
+
+    // Small copies are sooner over through a block, for which the host need not wait.
+    fn is_direct(&self, bytes: &[u8]) -> bool {
+        bytes.len() >= DIRECT_BYTES && self.context.locked.contain(bytes)
+    }
+
+    // Whatever this returns, the copy must be over, because the bytes are the caller's. So first comes a wait for what is queued,
+    // which may be in vain and then ends; the copy behind it waits for nobody.
+    fn directly(
+        &self,
+        pinned: *const u8,
+        copy: impl FnOnce(&dyn Runtime) -> Outcome<()>,
+    ) -> Result<()> {
+        self.synchronize()?;
+        self.context.call(copy)?;
+        // SAFETY: the stream is live.
+        wait::surely(&self.context, |runtime| unsafe {
+            runtime.stream_is_idle(self.handle())
+        })
+        .inspect_err(|_| self.context.locked.lose(pinned))
     }
 
     /// Scratch memory for the work that is queued next on this stream, and for no other, until the next request.

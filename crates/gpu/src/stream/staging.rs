@@ -1,4 +1,4 @@
-//! Copies between pageable host memory and the device, through pinned blocks.
+//! Copies between host memory that is not pinned and the device, through pinned blocks.
 //!
 //! A copy from pinned memory runs at full speed, and the caller may reuse its bytes at once. Two blocks take turns: the
 //! host fills one while the device empties the other.

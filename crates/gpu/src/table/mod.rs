@@ -15,9 +15,10 @@ pub use blas::{
 pub use functions::{Describe, Named, Opaque, Status, Statuses, StoreText};
 pub use lt::{EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS, EPILOGUE_NONE, Lt};
 pub use runtime::{
-    Address, CAPTURE_THREAD_LOCAL, EVENT_DEFAULT, Handle, KernelCall, NO_DEVICE, NOT_READY,
-    OUT_OF_MEMORY, PINNED_PORTABLE, Properties, Runtime, RuntimeFunctions, RuntimeNames,
-    RuntimeTable, RuntimeValues, STREAM_NON_BLOCKING, VendorCalls, opaque, pointer,
+    Address, CAPTURE_THREAD_LOCAL, EVENT_DEFAULT, Handle, KernelCall, LOCKED_PORTABLE, NO_DEVICE,
+    NOT_READY, NOT_SUPPORTED, OUT_OF_MEMORY, PINNED_PORTABLE, Properties, Runtime,
+    RuntimeFunctions, RuntimeNames, RuntimeTable, RuntimeValues, STREAM_NON_BLOCKING, VendorCalls,
+    opaque, pointer,
 };
 
 use hal::environment::Variable;

@@ -1,6 +1,6 @@
 use super::{Broken, places};
 use crate::*;
-use hal::{Error, Result};
+use hal::{Error, Result, dry};
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::AtomicUsize},
@@ -13,7 +13,7 @@ fn store(place: Place) -> Result<Store> {
     for (piece, bytes) in SIZES.into_iter().enumerate() {
         assert_eq!(store.add(bytes), piece);
     }
-    store.reserve()?;
+    store.reserve(&*dry::open())?;
     Ok(store)
 }
 

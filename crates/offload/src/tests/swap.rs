@@ -1,6 +1,6 @@
 use super::{Broken, places};
 use crate::*;
-use hal::{Error, Result};
+use hal::{Error, Result, dry};
 use std::sync::{Arc, atomic::AtomicUsize};
 
 const PIECE: usize = 16;
@@ -127,27 +127,29 @@ fn a_full_disk_is_told_with_the_bytes_that_the_file_needs() {
 }
 
 #[test]
-fn a_file_may_be_reserved_before_its_first_piece() {
+fn room_may_be_reserved_before_the_first_piece() {
     let disk = broken(100, usize::MAX);
     let mut swap = on(&disk);
-    let refused = swap.reserve(101).unwrap_err().to_string();
+    let refused = swap.reserve(101, &*dry::open()).unwrap_err().to_string();
     let text = "file of rank 3 in /scratch: no storage space, needs room for 101 bytes (101 B)";
     assert_eq!(refused, text);
-    swap.reserve(100).unwrap();
+    swap.reserve(100, &*dry::open()).unwrap();
     assert_eq!(
-        (disk.bytes.lock().unwrap().len(), swap.file_bytes()),
+        (disk.bytes.lock().unwrap().len(), swap.num_bytes()),
         (100, 0)
     );
     // Where nothing is stored, the file would be as long as it is.
-    let mut nowhere = Swap::new("rank 3", &Place::Nowhere, PIECE).unwrap();
-    for swap in [&mut swap, &mut nowhere] {
+    let [mut nowhere, mut host] =
+        [Place::Nowhere, Place::Host].map(|place| Swap::new("rank 3", &place, PIECE).unwrap());
+    host.reserve(90, &*dry::open()).unwrap();
+    for swap in [&mut swap, &mut nowhere, &mut host] {
         for _ in 0..2 {
             let parked = [40, 60].map(|len| park(swap, &bytes(0, len)).unwrap());
             let [short, long] = parked;
             swap.discard(long);
             swap.unpark(short, &mut |_, _| Ok(())).unwrap();
         }
-        assert_eq!(swap.file_bytes(), 100);
+        assert_eq!(swap.num_bytes(), 100);
     }
     assert_eq!(disk.bytes.lock().unwrap().len(), 100);
 }
@@ -196,4 +198,26 @@ fn an_owner_that_fails_keeps_no_buffer_from_later_ones() {
         let parked = park(&mut swap, &run).unwrap();
         assert_eq!(unpark(&mut swap, parked).unwrap(), run);
     }
+}
+
+#[test]
+fn runs_in_reserved_memory_and_behind_it_come_back() {
+    let swap = || Swap::new("rank 3", &Place::Host, PIECE).unwrap();
+    for reserved in [0, 15, 16, 40, 100, 1000] {
+        let mut swap = swap();
+        swap.reserve(reserved, &*dry::open()).unwrap();
+        for step in 0..3 {
+            let runs = [33, 16, 51].map(|len| bytes(step, len));
+            let parked = runs.each_ref().map(|run| park(&mut swap, run).unwrap());
+            // What is away keeps its place.
+            swap.reserve(1 << 20, &*dry::open()).unwrap();
+            for (parked, run) in parked.into_iter().zip(&runs) {
+                assert_eq!(unpark(&mut swap, parked).unwrap(), *run, "{reserved}");
+            }
+            assert_eq!(swap.num_bytes(), 100, "{reserved}");
+        }
+    }
+    let error = swap().reserve(u64::MAX, &*dry::open()).unwrap_err();
+    let text = "memory of rank 3: a host without room for 18446744073709551615 bytes, needs ";
+    assert!(error.to_string().starts_with(text), "{error}");
 }

@@ -101,15 +101,19 @@ impl HostUpdate {
         self.largest.set(elements.max(self.largest.get()));
     }
 
-    /// Takes the buffers.
+    /// Takes the buffers, locked for the rank's `device` if it [can](Device::locks_pages).
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
-    pub(super) fn reserve(&self) -> Result<()> {
+    /// [`Error::OutOfMemory`]; [`Error::Vendor`].
+    pub(super) fn reserve(&self, device: &Device) -> Result<()> {
         let empty = |dtype| {
-            self.device.allocating(MemoryKind::Buffers, || {
-                Tensor::empty(&self.device, dtype, &[self.largest.get()])
-            })
+            let shape = [self.largest.get()];
+            match device.locks_pages() {
+                true => Tensor::zeros_locked_for(device, &self.device, dtype, &shape),
+                false => self.device.allocating(MemoryKind::Buffers, || {
+                    Tensor::empty(&self.device, dtype, &shape)
+                }),
+            }
         };
         let slots = (0..NUM_SLOTS).map(|_| {
             let [gradients, values] = self.dtypes.map(empty);

@@ -105,11 +105,12 @@ impl Pages {
         state.pages.len() - 1
     }
 
-    /// Takes the space of all pages if they are in a file, and sets what may be on the device: the largest page, and two of the
+    /// Takes the memory or the space of all pages, and sets what may be on the device: the largest page, and two of the
     /// median size by bytes.
     ///
     /// # Errors
-    /// [`Error::Invalid`](tensor::Error::Invalid) if the disk has no room for them.
+    /// [`Error::Invalid`](tensor::Error::Invalid) if the host or the disk has no room for them;
+    /// [`Error::Vendor`](tensor::Error::Vendor).
     pub(super) fn reserve(&self) -> Result<()> {
         let mut state = self.state.borrow_mut();
         let bytes: Vec<usize> = state.pages.iter().map(|page| page.bytes()).collect();

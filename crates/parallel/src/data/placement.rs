@@ -153,10 +153,10 @@ impl StateStore {
     ///
     /// # Errors
     /// [`Error::Invalid`](tensor::Error::Invalid) if the host or the disk lacks it;
-    /// [`Error::OutOfMemory`](tensor::Error::OutOfMemory).
+    /// [`Error::OutOfMemory`](tensor::Error::OutOfMemory); [`Error::Vendor`](tensor::Error::Vendor).
     pub(super) fn reserve(&self, device: &Device) -> Result<()> {
-        self.store.borrow_mut().reserve()?;
         let device = self.host.as_ref().map_or(device, |host| host.device());
+        self.store.borrow_mut().reserve(&**device.hal())?;
         let slot = || {
             device.allocating(MemoryKind::Optimiser, || {
                 Tensor::empty(device, self.dtype, &[*self.largest.borrow()])

@@ -62,7 +62,7 @@ impl Room {
     /// [`Error::OutOfMemory`](tensor::Error::OutOfMemory).
     pub(super) fn reserve(&self, context: &Context) -> Result<()> {
         if let Some(host) = &self.host {
-            host.reserve()?;
+            host.reserve(context.device())?;
         }
         if let Some(store) = &self.store {
             store.reserve(context.device())?;

@@ -188,17 +188,18 @@ impl Pipeline {
         &self.schedule
     }
 
-    /// The length of a file for all activations that have been away at a time in the steps so far; 0 if there is none.
-    pub fn activation_file_bytes(&self) -> u64 {
+    /// Bytes of the host's memory, and of a file, for all activations that have been there at a time in the steps so far.
+    pub fn activation_bytes_beyond(&self) -> [u64; 2] {
         let saver = self.saver.as_ref();
-        saver.map_or(0, Saver::file_bytes)
+        saver.map_or([0; 2], Saver::num_bytes)
     }
 
-    /// Takes the space for such a file. Without it, the file grows in the first step.
+    /// Takes that memory and that space. Without it, they grow in the first step, and the host's memory is not
+    /// [locked](tensor::Beyond::reserve).
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the disk has no room for it.
-    pub fn reserve_activation_file(&self, bytes: u64) -> Result<()> {
+    /// [`Error::Invalid`] if the host or the disk has no room for it; [`Error::Vendor`].
+    pub fn reserve_activations(&self, bytes: [u64; 2]) -> Result<()> {
         let saver = self.saver.as_ref();
         saver.map_or(Ok(()), |saver| saver.reserve(bytes))
     }

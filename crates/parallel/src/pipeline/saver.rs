@@ -64,18 +64,22 @@ impl Saver {
         }
     }
 
-    /// The length of a file for everything that has been in it at a time.
-    pub(super) fn file_bytes(&self) -> u64 {
-        self.files.as_ref().map_or(0, |files| files.file_bytes())
+    /// Bytes of the host and of a file with room for everything that has been there at a time.
+    pub(super) fn num_bytes(&self) -> [u64; 2] {
+        let of =
+            |beyond: &Option<Rc<Beyond>>| beyond.as_ref().map_or(0, |beyond| beyond.num_bytes());
+        [of(&self.host), of(&self.files)]
     }
 
-    /// Takes the space for a file of this length.
+    /// Takes the memory and the space for these.
     ///
     /// # Errors
-    /// [`Error::Invalid`](tensor::Error::Invalid) if the disk has no room for it.
-    pub(super) fn reserve(&self, bytes: u64) -> Result<()> {
-        let files = self.files.as_ref();
-        files.map_or(Ok(()), |files| files.reserve(bytes))
+    /// [`Error::Invalid`](tensor::Error::Invalid) if the host or the disk has no room for it;
+    /// [`Error::Vendor`](tensor::Error::Vendor).
+    pub(super) fn reserve(&self, bytes: [u64; 2]) -> Result<()> {
+        let places = [&self.host, &self.files].into_iter().zip(bytes);
+        let mut used = places.filter_map(|(beyond, bytes)| Some((beyond.as_ref()?, bytes)));
+        used.try_for_each(|(beyond, bytes)| beyond.reserve(bytes))
     }
 }
 

@@ -182,8 +182,8 @@ impl Tensor {
         Ok(address)
     }
 
-    // All of a storage.
-    fn over(storage: Storage, dtype: DType, shape: &[usize]) -> Tensor {
+    /// All of a storage.
+    pub(super) fn over(storage: Storage, dtype: DType, shape: &[usize]) -> Tensor {
         Tensor {
             storage: Rc::new(storage),
             offset: 0,

@@ -217,8 +217,11 @@ impl Config {
                 ..self.trainer_options()
             },
         )?;
-        let in_files = self.placement.activations.segments().files != Segments::None;
-        if in_files && context.device().capabilities().holds_values {
+        let moved = self.placement.activations.segments();
+        let is_moved = [&moved.host, &moved.files]
+            .iter()
+            .any(|of| **of != Segments::None);
+        if is_moved && context.device().capabilities().holds_values {
             self.reserve_activations(&trainer)?;
         }
         Ok(trainer)
@@ -226,14 +229,14 @@ impl Config {
 
     // A step that fails has a reason of its own, which the run will report.
     fn reserve_activations(&self, trainer: &Trainer) -> Result<()> {
-        let seen = |trainer: &Trainer| trainer.pipeline().activation_file_bytes();
+        let seen = |trainer: &Trainer| trainer.pipeline().activation_bytes_beyond();
         let mut dry = self.clone();
         dry.training.reproducible = trainer.context().settings().reproducible.into();
         let Ok(stages) = run::dry::step(dry, seen) else {
             return Ok(());
         };
         let stage = trainer.context().index(Axis::Pipeline);
-        Ok(trainer.pipeline().reserve_activation_file(stages[stage])?)
+        Ok(trainer.pipeline().reserve_activations(stages[stage])?)
     }
 
     /// The number of segments in each part of the pipeline, by [`placement::depths`](crate::placement::depths); `None` if there

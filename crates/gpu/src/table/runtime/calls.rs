@@ -1,8 +1,9 @@
 //! The calls that CUDA's driver and HIP's runtime have in common.
 
 use super::{
-    Address, CAPTURE_THREAD_LOCAL, EVENT_DEFAULT, Handle, KernelCall, NO_DEVICE, NOT_READY,
-    PINNED_PORTABLE, Properties, RuntimeTable, STREAM_NON_BLOCKING, VendorCalls, opaque,
+    Address, CAPTURE_THREAD_LOCAL, EVENT_DEFAULT, Handle, KernelCall, LOCKED_PORTABLE, NO_DEVICE,
+    NOT_READY, NOT_SUPPORTED, PINNED_PORTABLE, Properties, RuntimeTable, STREAM_NON_BLOCKING,
+    VendorCalls, opaque,
 };
 use crate::table::{
     Outcome,
@@ -116,6 +117,30 @@ pub trait Runtime: VendorCalls {
     /// The pointer came from `allocate_pinned`, is freed once, and no queued work uses it.
     unsafe fn free_pinned(&self, pointer: *mut u8) -> Outcome<()> {
         call!(self.table(), free_pinned(pointer.cast()))
+    }
+
+    /// Pins memory of the process; false if the system does not let it.
+    ///
+    /// # Safety
+    /// The memory is live until [`unlock_pages`](Runtime::unlock_pages), in pages without anything else.
+    unsafe fn lock_pages(&self, pointer: *mut u8, bytes: usize) -> Outcome<bool> {
+        let (name, status) = status!(
+            self.table(),
+            lock_pages(pointer.cast(), bytes, LOCKED_PORTABLE)
+        );
+        if status == NOT_SUPPORTED {
+            return Ok(false);
+        }
+        self.table().statuses.check(name, status)?;
+        Ok(true)
+    }
+
+    /// Ends that.
+    ///
+    /// # Safety
+    /// The memory was pinned, is unpinned once, and no queued work uses it.
+    unsafe fn unlock_pages(&self, pointer: *mut u8) -> Outcome<()> {
+        call!(self.table(), unlock_pages(pointer.cast()))
     }
 
     /// Makes a stream. An urgent stream runs before others where both have work.

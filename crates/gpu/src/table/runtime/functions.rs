@@ -19,6 +19,8 @@ functions! {
     fn allocate(address: *mut u64, bytes: usize);
     fn allocate_pinned(pointer: *mut *mut c_void, bytes: usize, flags: c_uint);
     fn free_pinned(pointer: *mut c_void);
+    fn lock_pages(pointer: *mut c_void, bytes: usize, flags: c_uint);
+    fn unlock_pages(pointer: *mut c_void);
     fn create_stream(stream: *mut Opaque, flags: c_uint, priority: c_int);
     fn destroy_stream(stream: Opaque);
     fn query_stream(stream: Opaque);
@@ -66,5 +68,9 @@ pub const STREAM_NON_BLOCKING: c_uint = 1;
 pub const EVENT_DEFAULT: c_uint = 0;
 /// Flag of pinned memory that every context can use.
 pub const PINNED_PORTABLE: c_uint = 1;
+/// Flag of memory that is pinned for every context.
+pub const LOCKED_PORTABLE: c_uint = 1;
+/// The status of something that the system or the device lacks.
+pub const NOT_SUPPORTED: c_int = 801;
 /// Mode of a capture that does not restrict what other threads call.
 pub const CAPTURE_THREAD_LOCAL: c_int = 1;
