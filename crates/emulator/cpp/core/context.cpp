@@ -141,15 +141,23 @@ Status find_context(const void* handle, ContextRef& context) {
     return context ? Status::Success : Status::InvalidContext;
 }
 
+static std::vector<std::weak_ptr<Stream>> streams_of(const ContextRef& context) {
+    std::lock_guard guard(context->lock);
+    auto streams = context->streams;
+    if (context->standard) streams.push_back(context->standard);
+    return streams;
+}
+
+void wait_unseen(const ContextRef& context) {
+    for (auto& weak : streams_of(context)) {
+        const auto stream = weak.lock();
+        if (stream && !stream->capturing()) stream->drain();
+    }
+}
+
 Status synchronize(const ContextRef& context) {
     TRY(check_uncaptured());
-    std::vector<std::weak_ptr<Stream>> streams;
-    {
-        std::lock_guard guard(context->lock);
-        streams = context->streams;
-        if (context->standard) streams.push_back(context->standard);
-    }
-    for (auto& weak : streams) {
+    for (auto& weak : streams_of(context)) {
         const auto stream = weak.lock();
         if (!stream) continue;
         if (stream->capturing()) return Status::CaptureUnsupported;

@@ -60,6 +60,8 @@ Status find_context(const void* handle, ContextRef& context);
 
 // Waits for all streams of a context, and returns the error of their work.
 Status synchronize(const ContextRef& context);
+// Waits for them as a call may that promises nothing: the caller learns of no order. Streams that capture have no work.
+void wait_unseen(const ContextRef& context);
 
 // Whether the device of `from` may touch memory of `device`.
 bool reaches(const ContextRef& from, int device);

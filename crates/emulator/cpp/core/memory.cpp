@@ -86,6 +86,7 @@ static Status take(const ContextRef& context, Place place, std::size_t bytes, st
 
 Status allocate(const ContextRef& context, Place place, std::size_t bytes, std::uint64_t* address) {
     TRY(check_uncaptured());
+    if (place == Place::Device ? settings().allocations_wait : settings().pins_wait) wait_unseen(context);
     return take(context, place, bytes, address);
 }
 
@@ -128,8 +129,15 @@ static Status owned(Memory& all, std::uint64_t address, Place place, Entry*& ent
     return Status::Success;
 }
 
+// What a call waits for that names no context.
+static void wait_for_current(bool asked) {
+    const auto context = asked ? current_or_null() : nullptr;
+    if (context) wait_unseen(context);
+}
+
 Status release(std::uint64_t address, Place place) {
     TRY(check_uncaptured());
+    wait_for_current(settings().releases_wait);
     auto& all = memory();
     std::lock_guard guard(all.lock);
     Entry* entry = nullptr;
@@ -162,6 +170,7 @@ Status release_in_order(std::uint64_t address, const StreamRef& stream) {
 Status register_host(void* address, std::size_t bytes) {
     if (!address || bytes == 0) return Status::InvalidValue;
     TRY(check_uncaptured());
+    wait_for_current(settings().pins_wait);
     auto& all = memory();
     std::lock_guard guard(all.lock);
     const auto number = reinterpret_cast<std::uint64_t>(address);
@@ -172,6 +181,7 @@ Status register_host(void* address, std::size_t bytes) {
 
 Status unregister_host(void* address) {
     TRY(check_uncaptured());
+    wait_for_current(settings().releases_wait);
     auto& all = memory();
     std::lock_guard guard(all.lock);
     Entry* entry = nullptr;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <string_view>
 
 #include "graph.h"
 #include "image.h"
@@ -82,6 +83,7 @@ Status load_module(const void* image, void** module) {
     TRY(check_image(image, settings().architecture));
     auto made = std::make_shared<Module>();
     TRY(current(made->context));
+    if (settings().loads_wait) wait_unseen(made->context);
     *module = modules().insert<void*>(made);
     return Status::Success;
 }
@@ -99,6 +101,7 @@ Status unload_module(void* module) {
     TRY(check_uncaptured());
     const auto found = modules().remove(module);
     if (!found) return Status::InvalidHandle;
+    if (settings().loads_wait) wait_unseen(found->context);
     for (void* function : found->functions) functions().remove(function);
     return Status::Success;
 }
@@ -198,12 +201,23 @@ static Status run(const Function& function, Extent grid, Extent block, unsigned 
     return code == 0 ? Status::Success : Status::LaunchFailed;
 }
 
+// Whether a kernel is loaded when it is first launched, and not with its module.
+static bool loads_lazily() {
+#ifdef EMULATOR_HIP
+    return false;
+#else
+    const char* value = variable("CUDA_MODULE_LOADING");
+    return !value || std::string_view(value) != "EAGER";
+#endif
+}
+
 Status launch(const FunctionRef& function, Extent grid, Extent block, unsigned shared_bytes, const StreamRef& stream,
               const void* arguments) {
     TRY(check_extents(*function, grid, block, shared_bytes));
     if (function->context != stream->context)
         return misuse(Status::InvalidHandle, "%s was loaded on device %d, the stream is of device %d", function->name.c_str(),
                       function->context->device, stream->context->device);
+    if (settings().loads_wait && loads_lazily() && !function->launched.exchange(true)) wait_unseen(stream->context);
     const auto* first = static_cast<const char*>(arguments);
     std::vector<char> copy(first, first + function->argument_bytes);
     const auto fault = check_arguments(*function, stream->context, copy);

@@ -20,6 +20,7 @@ struct Function {
     ContextRef context;
     std::size_t argument_bytes = 0;
     std::atomic<unsigned> shared_limit{48 * 1024};
+    std::atomic<bool> launched{false};
 };
 
 using FunctionRef = std::shared_ptr<Function>;

@@ -37,6 +37,15 @@ static void read_delay(Settings& settings) {
     if (*end == ':') settings.delay_us = std::strtoull(end + 1, nullptr, 10);
 }
 
+static void read_waits(Settings& settings) {
+    const char* value = variable("FASCICLE_EMULATOR_WAITS");
+    const auto has = [value](const char* word) { return value && std::strstr(value, word); };
+    settings.allocations_wait = has("allocate");
+    settings.pins_wait = has("pin");
+    settings.releases_wait = has("free");
+    settings.loads_wait = has("load");
+}
+
 #ifdef EMULATOR_HIP
 constexpr const char* queues_variable = "GPU_MAX_HW_QUEUES";
 static std::string architecture(const Settings&) {
@@ -61,6 +70,7 @@ static Settings read() {
     settings.queues = quantity("FASCICLE_EMULATOR_QUEUES", quantity(queues_variable, 0));
     settings.resident = quantity("FASCICLE_EMULATOR_RESIDENT", 0);
     read_delay(settings);
+    read_waits(settings);
     return settings;
 }
 

@@ -20,6 +20,10 @@ struct Settings {
     bool races;                    // FASCICLE_EMULATOR_RACES is not 0: accesses without an order are reported
     std::size_t queues;            // FASCICLE_EMULATOR_QUEUES, hardware queues of each priority; 0: one for each stream
     std::size_t resident;          // FASCICLE_EMULATOR_RESIDENT, collectives that a device runs at a time; 0: any number
+    bool allocations_wait;         // FASCICLE_EMULATOR_WAITS has `allocate`: for the running work of the device
+    bool pins_wait;                // the same with `pin`: pinned memory, and registered pages
+    bool releases_wait;            // the same with `free`: memory of both kinds
+    bool loads_wait;               // the same with `load`
     std::uint64_t quarantine_bytes;  // FASCICLE_EMULATOR_QUARANTINE, default 64m: freed memory watched for late writes
 };
 
