@@ -6,6 +6,7 @@ mod mutations;
 mod overlapped;
 mod partition;
 mod promises;
+mod replicated;
 mod sharing;
 
 use super::ScheduleKind;
