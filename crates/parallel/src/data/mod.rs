@@ -2,7 +2,7 @@
 //! backward pass.
 //!
 //! `bucket` is one flat buffer of values, gradients and optimiser state, with its reduction; `classes` says which parameters
-//! share one, and `quantised` buckets hold codes of weights. [`ParameterSet`] holds all buckets of a rank and decides when a bucket is final. `step` is a training step on
+//! share one, and `quantised` buckets hold codes of weights. [`ParameterSet`] holds all buckets of a rank, `checks` what it refuses, and `progress` decides when a bucket is final. `step` is a training step on
 //! the set, from the first pass to the update, in which no call can be forgotten or reordered. `norm` computes the global
 //! norm. `open` holds the gradients of micro-batches until `shards` sums them into shards. `coded` updates parameters whose
 //! state is kept as 8-bit codes, in `blocks` with a scale each. `factored`
@@ -17,6 +17,7 @@ mod access;
 mod addends;
 mod blocks;
 mod bucket;
+mod checks;
 mod classes;
 mod coded;
 mod factored;
@@ -31,6 +32,7 @@ mod pages;
 mod pieces;
 mod placed;
 mod placement;
+mod progress;
 mod quantised;
 mod reduction;
 mod room;

@@ -5,12 +5,13 @@
 //! collectives that exceeds the compute hiding them. The memory model adds the parameters' bytes and the
 //! activations kept until backward. Collectives are priced in the form that will be simulated. Read in this
 //! order: `memory`, `stages` (how evenly a model divides into a pipeline), `distances` (what an order of axes
-//! changes), `prices`, `attention`, `column_norms`, `matrices`, `lines`, `paging`, `sheet` (all of it for one grid and number of rows).
+//! changes), `prices`, `attention`, `column_norms`, `matrices`, `lines`, `paging`, `local` (a rank's own work), `sheet` (all of it for one grid and number of rows).
 
 mod attention;
 mod column_norms;
 mod distances;
 mod lines;
+mod local;
 mod matrices;
 mod memory;
 mod paging;

@@ -1,6 +1,7 @@
 //! Trains any model, step by step.
 //!
-//! [`Trainer`] is one rank's model, parameters and optimiser. `options` sets how its steps run; `scale` adapts the loss
+//! [`Trainer`] is one rank's model, parameters and optimiser. `options` sets how its steps run, and `checks` refuses what does not fit;
+//! `update` passes gradients to the optimiser; `losses` has means of losses over ranks, and validation; `scale` adapts the loss
 //! scale in f16; `recorded` queues a step in one call; `stage_updates` is a step whose stages update by themselves; `diverged`
 //! finds the first non-finite number. For checkpoints, `snapshot` copies the state to the host, `save` writes the copy, `behind` does so beside the next steps, `local`
 //! writes to the nodes' own disks, and `load` reads a checkpoint back, or `weights` of other files; `stored` is what they hold
@@ -8,6 +9,7 @@
 //! steps with callbacks; `predict` collects a model's outputs; `pairs` reports preferences; `peak` reports the peak memory.
 
 mod behind;
+mod checks;
 pub(crate) mod disk_work;
 mod diverged;
 mod fit;
@@ -15,6 +17,7 @@ mod frozen;
 mod fullest;
 mod load;
 mod local;
+mod losses;
 mod options;
 mod pairs;
 mod peak;
@@ -31,6 +34,7 @@ mod stored;
     reason = "the type that the module is named for"
 )]
 mod trainer;
+mod update;
 mod watch;
 mod weights;
 

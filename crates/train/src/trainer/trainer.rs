@@ -1,7 +1,9 @@
 //! One rank's model, parameters and optimiser.
 
 use super::{
-    Options, diverged,
+    Options,
+    checks::{check_delay, check_groups},
+    diverged,
     frozen::Kept,
     recorded::{self, Recorded},
     scale::LossScale,
@@ -9,25 +11,22 @@ use super::{
 };
 use crate::{
     Error, Result,
-    batches::{Batches, RowCut, Rows, Validation},
+    batches::{Batches, RowCut, Rows},
     config::{Precision, as_config},
     digest::StepDigest,
-    optimiser::{MatrixRule, Optimiser, RuleMatmul, UpdateCall},
-    preference::{PairSums, PreferenceMetrics},
+    optimiser::{MatrixRule, Optimiser},
+    preference::PreferenceMetrics,
 };
 use grid::Axis;
-use hal::error::Counted;
 use nn::Builder;
 use parallel::{
-    Batch, Context, Model, Parameter, Pipeline, Purpose, Reproducible,
-    counters::Subject,
-    data::{Gradients, ParameterSet, SetOptions, UpdatePlace, UpdateRule},
+    Batch, Context, Model, Parameter, Pipeline,
+    data::{Gradients, ParameterSet, SetOptions},
     layers::loss::LossValue,
-    model::Input,
     pipeline::{self, Built, SchedulePlan},
 };
 use std::{ops::Range, rc::Rc};
-use tensor::{DType, ReduceOp, Tensor, ops};
+use tensor::{DType, Tensor, ops};
 
 /// Trains a model step by step.
 #[derive(Debug)]
@@ -384,23 +383,6 @@ impl Trainer {
         })
     }
 
-    // Whether the host may update weights while the device runs backward: no norm decides the factor of gradients. If they are not
-    // finite, the step ends the run, and with it the weights.
-    fn updates_before_norm(&self) -> bool {
-        let on_host = self.options.places.update == UpdatePlace::Host;
-        on_host && self.max_norm().is_none() && !self.loss_scale.adapts()
-    }
-
-    // To which gradients are clipped, if they are.
-    pub(super) fn max_norm(&self) -> Option<f64> {
-        (self.options.clip_norm > 0.0).then_some(self.options.clip_norm)
-    }
-
-    // How often a step updates the weights.
-    pub(super) fn num_updates_of_step(&self) -> usize {
-        self.pipeline.schedule().num_updates()
-    }
-
     // The first step may have timed matmuls; later steps use the variants on which all ranks agreed.
     fn agree_once(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.has_agreed, true) {
@@ -408,108 +390,6 @@ impl Trainer {
             self.context.device().agree_on_matmuls(&*everyone)?;
         }
         Ok(())
-    }
-
-    // The update of that number, from 1, in this step.
-    pub(super) fn update(
-        &self,
-        gradients: Gradients,
-        factor: &Tensor,
-        (step, number): (u64, u64),
-    ) -> Result<()> {
-        let rule = |parameter: &Parameter| self.rule_of(parameter);
-        if let Some(matrices) = self.optimiser.matrices() {
-            let rate = matrices.rate(step);
-            gradients.matrices(factor, rule, |rate_factor, factor, pieces| {
-                matrices.prepare(&self.call((factor, number), rate * rate_factor, pieces))
-            })?;
-            gradients.transform(
-                |rows, columns| {
-                    let matmuls = matrices.matmuls(rows, columns);
-                    matmuls.iter().map(RuleMatmul::flop).sum()
-                },
-                |matrix| matrices.transform(matrix, self.dtype()),
-            )?;
-            gradients.matrices(factor, rule, |rate_factor, factor, pieces| {
-                matrices.apply(&self.call((factor, number), rate * rate_factor, pieces))
-            })?;
-        }
-        let rate = self.optimiser.rate(step);
-        if let Some(codes) = self.optimiser.codes() {
-            gradients.update_coded(
-                rule,
-                |rate_factor, pieces| {
-                    codes.scales(&self.call((factor, number), rate * rate_factor, pieces))
-                },
-                |rate_factor, pieces| {
-                    codes.update(&self.call((factor, number), rate * rate_factor, pieces))
-                },
-            )?;
-        }
-        if let Some(factors) = self.optimiser.factors() {
-            let factoring = factors.factoring(number);
-            gradients.update_factored(factoring, factor, rule, |rate_factor, clip, pieces| {
-                factors.apply(&self.call((clip, number), rate * rate_factor, pieces))
-            })?;
-        }
-        gradients.update(factor, rule, |rate_factor, factor, pieces| {
-            Ok(self
-                .optimiser
-                .update(&self.call((factor, number), rate * rate_factor, pieces))?)
-        })
-    }
-
-    // The update of elements alone, before the norm is known; the sum of the gradients' squares.
-    fn update_by(
-        &self,
-        gradients: Gradients,
-        factor: f64,
-        (step, number): (u64, u64),
-    ) -> Result<Tensor> {
-        let rule = |parameter: &Parameter| self.rule_of(parameter);
-        let rate = self.optimiser.rate(step);
-        gradients.update_by(factor, rule, |rate_factor, factor, pieces| {
-            Ok(self
-                .optimiser
-                .update(&self.call((factor, number), rate * rate_factor, pieces))?)
-        })
-    }
-
-    fn rule_of(&self, parameter: &Parameter) -> UpdateRule {
-        let groups = &self.options.groups;
-        let group = parameter.group().and_then(|name| groups.get(name));
-        let group = group.copied().unwrap_or_default();
-        let decay = || self.optimiser.weight_decay();
-        UpdateRule {
-            rate_factor: group.rate_factor,
-            weight_decay: match parameter.decays() {
-                true => group.weight_decay.unwrap_or_else(decay),
-                false => 0.0,
-            },
-        }
-    }
-
-    fn call<'a, P>(
-        &'a self,
-        (factor, number): (&'a Tensor, u64),
-        rate: f64,
-        pieces: &'a [P],
-    ) -> UpdateCall<'a, P> {
-        UpdateCall {
-            device: factor.device(),
-            pieces,
-            factor,
-            rate,
-            number,
-        }
-    }
-
-    // On a device without values there is nothing to report, and nothing depends on the number.
-    fn number(&self, tensor: &Tensor) -> Result<f64> {
-        match self.context.device().capabilities().holds_values {
-            true => Ok(tensor.item()?),
-            false => Ok(0.0),
-        }
     }
 
     fn judge(&self, result: &StepResult, losses: &[(usize, LossValue)]) -> Result<()> {
@@ -529,148 +409,4 @@ impl Trainer {
         }
         Ok(())
     }
-
-    /// The losses of all sets of a validation; the same on every rank. Collective.
-    ///
-    /// # Errors
-    /// Those of `data`; [`Error::Parallel`] from layers and collectives.
-    pub fn validate(&self, data: &dyn Batches) -> Result<Validation> {
-        Ok(self.validate_until(data, || false)?.unwrap_or_default())
-    }
-
-    /// As [`validate`](Trainer::validate), but ends without a result after the batch during which a rank `wants_stop`.
-    /// Collective.
-    ///
-    /// # Errors
-    /// As [`validate`](Trainer::validate).
-    pub fn validate_until(
-        &self,
-        data: &dyn Batches,
-        wants_stop: impl Fn() -> bool,
-    ) -> Result<Option<Validation>> {
-        let (mut losses, mut pairs) = (Vec::new(), PairSums::default());
-        for set in data.validation_sets() {
-            let (batches, mut sum) = (set.batches.clone(), 0.0);
-            let count = batches.len() as f64;
-            for index in batches {
-                if self.context.world().everyone().any(wants_stop())? {
-                    return Ok(None);
-                }
-                let batch = self.batch_of(0, |rows| data.validation(index, rows))?;
-                let of_batch = self.losses(&batch)?;
-                sum += self.number(&self.mean(&of_batch, 1)?)?;
-                self.add_pairs(&batch, &of_batch, &mut pairs)?;
-            }
-            losses.push((set, sum / count));
-        }
-        Ok(Some(Validation {
-            preferences: pairs.means(),
-            ..Validation::of(losses)
-        }))
-    }
-
-    /// Mean loss of a batch, without training on it; the same on every rank. Collective.
-    ///
-    /// # Errors
-    /// [`Error::Parallel`] from layers and collectives.
-    pub fn loss(&self, batch: &Batch) -> Result<f64> {
-        self.number(&self.mean(&self.losses(batch)?, 1)?)
-    }
-
-    // Number and loss of each micro-batch, on the last stage, without training on it.
-    pub(super) fn losses(&self, batch: &Batch) -> Result<Vec<(usize, LossValue)>> {
-        let model = self.pipeline.model();
-        let losses = self.pipeline.evaluate(batch, |pass, rows, wires| {
-            let loss = model.objective(&Input::new(pass, rows), wires)?;
-            Ok(loss.to_value())
-        })?;
-        Ok(losses.into_iter().enumerate().collect())
-    }
-
-    // The sum of micro-batch losses over all ranks that hold different rows; only the last stage contributes. Losses are shares of
-    // the mean over the rows of one of `updates`.
-    //
-    // Where sums are to be reproducible, every row has a place of its own until all are there: sums of one number and
-    // zeros are exact in any order.
-    pub(super) fn mean(&self, losses: &[(usize, LossValue)], updates: usize) -> Result<Tensor> {
-        let (context, cut) = (&self.context, self.row_cut());
-        let by_row = context.settings().reproducible == Reproducible::Grid;
-        let places = if by_row { cut.batch } else { 1 };
-        let sum = Tensor::zeros(context.device(), self.dtype().accumulator(), &[places])?;
-        for (micro_batch, loss) in losses {
-            let place = match by_row {
-                true => {
-                    let rows = cut.range(context, *micro_batch);
-                    sum.rows(rows.start, rows.len())?
-                }
-                false => sum.clone(),
-            };
-            ops::axpby(1.0 / updates as f64, &loss.value, 1.0, &place)?;
-        }
-        let compute = context.device().compute();
-        for axis in [Axis::Z, Axis::Data, Axis::Pipeline] {
-            if let Some(group) = context.group(axis, Purpose::Main)? {
-                group.all_reduce(context, Subject::Loss, &compute, &sum, ReduceOp::Sum)?;
-            }
-        }
-        match by_row {
-            true => Ok(ops::row_sum(&sum.reshape(&[1, places])?)?.reshape(&[1])?),
-            false => Ok(sum),
-        }
-    }
-}
-
-// A scale that adapts would change between the passes of a batch that was begun in the step before; a recorded step repeats the
-// weights of one version. A digest is of one update, and so are equally many rows.
-fn check_delay(options: &Options) -> Result<()> {
-    let schedule = options.schedule;
-    if !schedule.delays_gradients() {
-        return Ok(());
-    }
-    let (batch, updates) = (options.batch, options.micro_batches.max(1));
-    let by_stages = schedule.updates_each_micro_batch();
-    let (key, found, needed) = match options.precision {
-        Precision::F16 => ("training.precision", "f16".into(), "f64, f32 or bf16"),
-        _ if options.graph => ("training.graph", "true".into(), "false"),
-        _ if by_stages && options.digest_every > 0 => {
-            let found = options.digest_every.to_string();
-            ("training.digest_every", found, "0")
-        }
-        _ if by_stages && !batch.is_multiple_of(updates) => {
-            let found = format!(
-                "{} in {}",
-                Counted(batch, "row"),
-                Counted(updates, "micro-batch")
-            );
-            ("training.batch", found, "as many rows in each")
-        }
-        _ => return Ok(()),
-    };
-    let found = format!("{found} with schedule {schedule}");
-    Err(Error::setting(key, found, needed))
-}
-
-// A group without parameters is a misspelt name.
-fn check_groups(options: &Options, parameters: &[Parameter]) -> Result<()> {
-    for name in options.groups.keys() {
-        if !parameters
-            .iter()
-            .any(|parameter| parameter.group() == Some(name))
-        {
-            let mut known: Vec<&str> = parameters.iter().filter_map(Parameter::group).collect();
-            known.sort_unstable();
-            known.dedup();
-            let known = if known.is_empty() {
-                "no group".into()
-            } else {
-                known.join(", ")
-            };
-            return Err(Error::setting(
-                "groups",
-                format_args!("`{name}`"),
-                format!("a group of the model, which has {known}"),
-            ));
-        }
-    }
-    Ok(())
 }
