@@ -10,7 +10,7 @@ use std::{
 };
 
 /// What keeps pages where they are, until it is dropped.
-pub trait PageLock: Send + fmt::Debug {
+pub trait PageLock: Send + Sync + fmt::Debug {
     /// Whether no copy of the device can touch the pages any more. On a device that has failed nobody may know; then the memory
     /// must stay allocated.
     fn is_idle(&self) -> bool;
@@ -68,6 +68,8 @@ impl HostBlock {
 
 // SAFETY: the block owns its memory, and a lock may be dropped on any thread.
 unsafe impl Send for HostBlock {}
+// SAFETY: a shared block is only read.
+unsafe impl Sync for HostBlock {}
 
 impl Deref for HostBlock {
     type Target = [u8];

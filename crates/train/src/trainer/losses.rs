@@ -16,7 +16,7 @@ impl Trainer {
     /// The losses of all sets of a validation; the same on every rank. Collective.
     ///
     /// # Errors
-    /// Those of `data`; [`Error::Parallel`] from layers and collectives.
+    /// Those of `data`; [`Error::Parallel`](crate::Error::Parallel) from layers and collectives.
     pub fn validate(&self, data: &dyn Batches) -> Result<Validation> {
         Ok(self.validate_until(data, || false)?.unwrap_or_default())
     }
@@ -55,7 +55,7 @@ impl Trainer {
     /// Mean loss of a batch, without training on it; the same on every rank. Collective.
     ///
     /// # Errors
-    /// [`Error::Parallel`] from layers and collectives.
+    /// [`Error::Parallel`](crate::Error::Parallel) from layers and collectives.
     pub fn loss(&self, batch: &Batch) -> Result<f64> {
         self.number(&self.mean(&self.losses(batch)?, 1)?)
     }

@@ -12,9 +12,10 @@ use crate::{
     },
 };
 use grid::Axis;
+use hal::HostBlock;
 use parallel::{Parameter, data::Part};
 use std::{ops::Range, path::Path};
-use tensor::{DType, Tensor};
+use tensor::{DType, Device, Tensor};
 
 /// The weights and the state that this rank writes, as they were after a step. Of frozen weights, it has a description alone.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub(crate) struct Snapshot {
 /// What the next snapshot takes over: the memory, and the file of frozen weights that need not be written again.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotBuffer {
-    bytes: Vec<u8>,
+    memory: Option<HostBlock>,
     pub(super) kept: Option<Kept>,
     /// The step of the last checkpoint that was completed.
     pub(crate) completed: Option<u64>,
@@ -39,17 +40,31 @@ pub(crate) struct SnapshotBuffer {
 
 impl SnapshotBuffer {
     pub(crate) fn num_bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes().len()
     }
 
-    fn resize(&mut self, bytes: usize) -> Result<()> {
-        let missing = bytes.saturating_sub(self.bytes.len());
-        self.bytes.try_reserve_exact(missing).map_err(|_| {
-            let found = format!("a host without room for {missing} more bytes");
-            Error::setting("snapshot of a checkpoint", found, format!("{bytes} bytes"))
-        })?;
-        self.bytes.resize(bytes, 0);
-        Ok(())
+    fn bytes(&self) -> &[u8] {
+        self.memory.as_deref().unwrap_or_default()
+    }
+
+    // To lock pages takes longer than a copy through those that are locked already, so only memory that is used again is locked.
+    fn resize(&mut self, bytes: usize, device: &Device) -> Result<&mut [u8]> {
+        match &mut self.memory {
+            Some(memory) if memory.len() == bytes => {
+                if !memory.is_locked() {
+                    memory.lock(&**device.hal())?;
+                }
+            }
+            memory => {
+                // Before the new one is taken.
+                *memory = None;
+                *memory = Some(HostBlock::zeros(bytes).ok_or_else(|| {
+                    let found = format!("a host without room for {bytes} bytes");
+                    Error::setting("snapshot of a checkpoint", found, format!("{bytes} bytes"))
+                })?);
+            }
+        }
+        Ok(self.memory.as_deref_mut().unwrap_or_default())
     }
 }
 
@@ -103,14 +118,12 @@ impl Snapshot {
         mut buffer: SnapshotBuffer,
     ) -> Result<Snapshot> {
         let plan = plan(trainer);
-        buffer.resize(plan.num_bytes)?;
+        let bytes = buffer.resize(plan.num_bytes, trainer.context.device())?;
         let mut owns = plan.owns.iter();
         for (_, part) in parts(trainer.parameters().options()) {
             let changes = |parameter: &Parameter| !is_frozen(part, parameter);
             let visit = |_: &Parameter, tensor: Tensor| match owns.next() {
-                Some(Some((dtype, range))) => {
-                    copy(*dtype, &tensor, &mut buffer.bytes[range.clone()])
-                }
+                Some(Some((dtype, range))) => copy(*dtype, &tensor, &mut bytes[range.clone()]),
                 _ => Ok(()),
             };
             let parameters = trainer.parameters();
@@ -156,7 +169,7 @@ impl Snapshot {
         let writing = Writer::dir_of_step(dir, self.step);
         // Another rank may have made it, but none if this one runs again alone.
         disk.create_dir(&writing).map_err(Error::file(&writing))?;
-        let pieces = self.pieces.iter().map(|own| own.piece(&self.buffer.bytes));
+        let pieces = self.pieces.iter().map(|own| own.piece(self.buffer.bytes()));
         let pieces: Vec<Piece> = pieces.collect();
         match pieces.is_empty() {
             true => Ok(None),
@@ -177,7 +190,7 @@ impl Snapshot {
     /// [`Error::NotFinite`] with the first tensor that has one.
     pub(crate) fn check_finite(&self) -> Result<()> {
         let is_finite =
-            |own: &&OwnPiece| is_finite(own.record.dtype, &self.buffer.bytes[own.bytes.clone()]);
+            |own: &&OwnPiece| is_finite(own.record.dtype, &self.buffer.bytes()[own.bytes.clone()]);
         match self.pieces.iter().find(|own| !is_finite(own)) {
             None => Ok(()),
             Some(own) => Err(Error::NotFinite {
