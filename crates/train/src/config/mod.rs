@@ -4,15 +4,18 @@ mod bits;
 mod bounds;
 mod checkpoint;
 mod checks;
+mod choices;
+mod data;
 mod device;
 mod doubts;
 mod key;
 mod location;
 mod order;
 mod overlap;
+mod parallelism;
 mod parse;
 mod placement;
-mod sections;
+mod training;
 mod tuning;
 mod written;
 
@@ -20,6 +23,8 @@ pub use bits::BitsChoice;
 use bounds::check_path;
 pub use bounds::{Numbers, check_counts, check_numbers};
 pub use checkpoint::CheckpointConfig;
+pub use choices::{MemoryMode, ObjectiveKind, OptimiserKind, Precision};
+pub use data::{DataConfig, EvaluationEntry, MixtureEntry};
 pub use device::DeviceConfig;
 pub use grid::machine::suggest;
 pub use key::{Key, KeyType, Section};
@@ -27,12 +32,10 @@ pub use location::ConfigLocation;
 pub use order::OrderChoice;
 pub use overlap::{OVERLAP_MEANINGS, OverlapNames, overlap_from_names};
 pub use parallel::memory::PlaceKind;
+pub use parallelism::ParallelConfig;
 pub(crate) use parse::refusal;
 pub use placement::{ActivationPlaces, PlacementConfig, SegmentPlaces};
-pub use sections::{
-    DataConfig, EvaluationEntry, MemoryMode, MixtureEntry, ObjectiveKind, OptimiserKind,
-    ParallelConfig, Precision, TrainingConfig,
-};
+pub use training::TrainingConfig;
 pub use tuning::{FrozenWeights, TuningConfig};
 
 use crate::{

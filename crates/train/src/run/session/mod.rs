@@ -1,28 +1,22 @@
-//! What a run does around its steps: records, digests, validation, checkpoints.
+//! What a run does around its steps: records and validation, `checkpoints`, and the `extras` that are due now and then.
+
+mod checkpoints;
+mod extras;
 
 use super::{
-    BestValidation, Observer, PATIENCE, Run, SampleRecord, Stop, StoreCopy, StoreReport, Summary,
-    copies::{CopyJob, StoreCopies},
-    files::RunFiles,
-    local::LocalCheckpoints,
-    plot::LossPlot,
-    samples::SampleText,
-    stragglers::Stragglers,
-    trace,
-    traffic::StepTraffic,
+    BestValidation, Observer, Run, Stop, StoreReport, Summary, copies::StoreCopies,
+    files::RunFiles, local::LocalCheckpoints, plot::LossPlot, samples::SampleText,
+    stragglers::Stragglers, trace, traffic::StepTraffic,
 };
 use crate::{
     Error, Result,
     batches::Validation,
-    checkpoint::{FileSystem, Retention, prune},
+    checkpoint::Retention,
     metrics::Record,
-    store,
-    trainer::{
-        Attached, Callback, CheckpointDone, CheckpointWriter, PeakMemory, StepDone, Trainer,
-        disk_work,
-    },
+    trainer::{Callback, CheckpointWriter, PeakMemory, StepDone, Trainer},
 };
-use bootstrap::{Launcher, World};
+use bootstrap::Launcher;
+use checkpoints::told_report;
 use std::{ops::ControlFlow, path::PathBuf, time::Instant};
 
 /// A run between its first step and its last: records, validation, checkpoints, a clean stop.
@@ -245,177 +239,6 @@ impl<'a> Session<'a> {
             .is_some_and(|best| best.is_out_of_patience(training))
     }
 
-    // Begins the checkpoint of the steps done so far, and waits for it if asked to.
-    fn checkpoint(&mut self, trainer: &Trainer, waits: bool) -> Result<()> {
-        let world = trainer.context().world();
-        world.beat(&format!("checkpoint of step {}", trainer.next_step()));
-        let attached = Attached {
-            validation_loss: self.last.as_ref().and_then(|last| last.val_loss),
-            best: self.best,
-            ..self.run.attached()?
-        };
-        let before = self.writer.begin(trainer, &attached)?;
-        self.completed(before)?;
-        match waits {
-            true => self.complete(),
-            false => Ok(()),
-        }
-    }
-
-    /// Waits for the checkpoint that is being written, if there is one, and for the plot of all records.
-    ///
-    /// # Errors
-    /// As [`CheckpointWriter::finish`].
-    pub(super) fn complete(&mut self) -> Result<()> {
-        let plotted = self.plot.finish();
-        self.tolerate(plotted)?;
-        let done = self.writer.finish()?;
-        self.completed(done)?;
-        let plotted = self.plot.finish();
-        self.tolerate(plotted).map(drop)
-    }
-
-    // A local checkpoint that fails, for lack of room on a node, does not end the run. The next one is attempted as usual.
-    fn save_locally(&mut self, trainer: &Trainer, is_saved: bool) -> Result<()> {
-        let Some(local) = &mut self.local else {
-            return Ok(());
-        };
-        match local.after_step(trainer, self.run, is_saved) {
-            Ok(None) => Ok(()),
-            Ok(Some(done)) => {
-                if self.is_first {
-                    self.observer.local_checkpoint(&done);
-                }
-                self.has_local_failed = false;
-                Ok(())
-            }
-            Err(error) if self.has_local_failed && is_dispensable(&error) => Ok(()),
-            Err(error) => {
-                self.has_local_failed = true;
-                self.tolerate::<()>(Err(error)).map(drop)
-            }
-        }
-    }
-
-    fn completed(&mut self, done: Option<CheckpointDone>) -> Result<()> {
-        let Some(done) = done else { return Ok(()) };
-        if self.is_first {
-            self.observer.checkpoint(&done);
-            let grid = self.run.config.parallel.grid;
-            let title = format!("{}, grid {grid}", self.run.data_name());
-            let plotted = self.plot.begin(title);
-            self.tolerate(plotted)?;
-        }
-        self.checkpoint = Some(done.path);
-        if let Some(copies) = &self.copies {
-            copies.wake();
-        }
-        Ok(())
-    }
-
-    // A rank that runs again alone has no checkpoints to copy.
-    fn open_store(&self, first_step: u64) -> Result<Option<StoreCopies>> {
-        let Some((url, timeout)) = self.run.config.checkpoint.stored() else {
-            return Ok(None);
-        };
-        StoreCopies::start(CopyJob {
-            store: store::open(url)?,
-            dir: self.run.dir.join("checkpoints"),
-            retention: self.retention,
-            held: self.writer.held(),
-            first_step,
-            timeout,
-        })
-        .map(Some)
-    }
-
-    fn report_copies(&self, news: Vec<Result<StoreCopy>>) -> Result<()> {
-        for end in news {
-            match end {
-                Ok(copy) => self.observer.stored(&copy),
-                Err(error) => drop(self.tolerate::<()>(Err(error))?),
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for the copies to the run's store, as long as one may take. Collective.
-    ///
-    /// # Errors
-    /// Those of the exchange.
-    pub(super) fn finish_copies(&mut self, trainer: &Trainer) -> Result<()> {
-        let Some((url, most)) = self.run.config.checkpoint.stored() else {
-            return Ok(());
-        };
-        let copies = self.copies.take();
-        if copies.is_some() {
-            self.observer.waits_for_store(url, most);
-        }
-        let (dir, retention) = (self.run.dir.join("checkpoints"), self.retention);
-        let finished = disk_work::all(trainer.context().world(), || {
-            let finished = copies.map(StoreCopies::finish);
-            if finished.is_some() {
-                // What was held while it was copied. If the disk refuses, the next run removes it.
-                let _ = prune(&FileSystem, &dir, &retention);
-            }
-            Ok(finished)
-        })?;
-        if let Some((news, report)) = finished {
-            self.report_copies(news)?;
-            self.stored = Some(report);
-        }
-        Ok(())
-    }
-
-    // A text of the model after the steps so far.
-    fn sample(&mut self, trainer: &Trainer) -> Result<Option<SampleRecord>> {
-        let Some(text) = &self.text else {
-            return Ok(None);
-        };
-        let world = trainer.context().world();
-        world.beat(&format!("sample after step {}", trainer.next_step()));
-        let sample = text.write(trainer, self.run, self.stop)?;
-        if let Some(sample) = &sample {
-            let written = self.files.sample(sample);
-            self.tolerate(written)?;
-        }
-        Ok(sample)
-    }
-
-    fn write_digest(&mut self, trainer: &Trainer) -> Result<()> {
-        let Some(digest) = trainer.digest() else {
-            return Ok(());
-        };
-        let written = self.files.digest(digest);
-        self.tolerate(written)?;
-        if !std::mem::replace(&mut self.has_told_copies, true) && self.files.has_digests() {
-            self.observer.digest(digest);
-        }
-        Ok(())
-    }
-
-    // Compares the speeds of the ranks after a step, if that is due and several ranks compute.
-    fn measure_speeds(&mut self, trainer: &Trainer, step: u64) -> Result<()> {
-        let (training, context) = (&self.run.config.training, trainer.context());
-        let (world, device) = (context.world(), context.device());
-        if !is_due(step, training.straggler_every)
-            || world.size() == 1
-            || !device.capabilities().holds_values
-        {
-            return Ok(());
-        }
-        let below = training.straggler_below;
-        let record = self.stragglers.measure(world, device, step, below)?;
-        if !self.is_first {
-            return Ok(());
-        }
-        for slow in record.slow.iter().filter(|slow| slow.times == PATIENCE) {
-            self.observer.straggler(slow, &record);
-        }
-        let written = self.files.speeds(&record);
-        self.tolerate(written).map(drop)
-    }
-
     // What a run can do without is reported if it fails, on rank 0. Any other error, such as that of a collective, is returned.
     fn tolerate<T>(&self, result: Result<T>) -> Result<Option<T>> {
         match result {
@@ -467,13 +290,6 @@ impl<'a> Session<'a> {
             traffic: self.traffic.of_first_rank(context.world())?,
         })
     }
-}
-
-// What rank 0 has copied, on every rank. Collective.
-fn told_report(world: &World, stored: Option<StoreReport>) -> Result<Option<StoreReport>> {
-    let own = || Ok(serde_json::to_vec(&stored).map_err(std::io::Error::from)?);
-    let text = disk_work::told(world, 0, own)?;
-    Ok(serde_json::from_slice(&text).map_err(std::io::Error::from)?)
 }
 
 // Errors of what a run can do without: records, plots, traces, copies in a store and local checkpoints.

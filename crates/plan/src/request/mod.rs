@@ -1,13 +1,21 @@
 //! The request to the planner.
+//!
+//! `preset` has the choices from which a plan starts, `checks` what a request must state, and `beyond` what it may leave open.
+
+mod beyond;
+mod checks;
+mod preset;
+
+pub use preset::Preset;
 
 use crate::{Error, Result, StatePlaceKinds};
 use grid::{
-    AxisOrder, Degrees, Demands,
+    AxisOrder, Degrees,
     machine::{AttentionForm, Machine},
 };
 use parallel::{
     ContextAttention, GradientWire, Hierarchical, Overlap, Reproducible,
-    data::{Sharding, UpdatePlace},
+    data::Sharding,
     memory::{SegmentMemory, Segments},
     pipeline::ScheduleKind,
     work::Work,
@@ -20,81 +28,6 @@ use train::{
         PlaceKind, PlacementConfig, Precision, TrainingConfig, TuningConfig,
     },
 };
-
-/// The most rows of a batch, as of [`TrainingConfig`].
-const MOST_ROWS: usize = 1 << 24;
-
-/// The choices from which a plan starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Preset {
-    /// This library's defaults: everything overlaps, and gradients are reduced in buckets during backward.
-    #[default]
-    Ours,
-    /// The settings of AxoNN's published runs: every layer recomputed, weights kept from there to their gradients,
-    /// collectives of layers beside compute, gradients reduced after backward, tensor by tensor, no pipelining, no
-    /// sharded optimiser.
-    ///
-    /// # Source
-    /// axonn-ai/Megatron-AxoNN, branch gordon-bell-perlmutter: `pretrain_gpt.py` and `schedules.py` run forward and
-    /// backward under `optimize_communication`; axonn-ai/axonn of March 2024: `AsyncLinear` saves the gathered weight.
-    PublishedAxonn,
-}
-
-impl Preset {
-    /// The preset with this name.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] with the valid names.
-    pub fn parse(name: &str) -> Result<Preset> {
-        match name {
-            "ours" | "default" => Ok(Preset::Ours),
-            "published-axonn" => Ok(Preset::PublishedAxonn),
-            other => Err(Error::Setting {
-                setting: "settings",
-                found: format!("`{other}`"),
-                needed: "ours or published-axonn",
-            }),
-        }
-    }
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Preset::Ours => "ours",
-            Preset::PublishedAxonn => "published-axonn",
-        }
-    }
-
-    /// Which collectives run beside compute.
-    pub const fn overlap(self) -> Overlap {
-        match self {
-            Preset::Ours => Overlap::ALL,
-            Preset::PublishedAxonn => Overlap {
-                all_reduce: true,
-                reduce_scatter: true,
-                all_gather: true,
-                all_gather_forward: true,
-                data: false,
-            },
-        }
-    }
-
-    /// Whether collectives may cross nodes in two levels.
-    pub const fn hierarchical(self) -> Hierarchical {
-        match self {
-            Preset::Ours => Hierarchical::Auto,
-            Preset::PublishedAxonn => Hierarchical::Off,
-        }
-    }
-
-    /// Largest bucket of gradients, in MiB; 0 reduces every tensor separately.
-    pub const fn bucket_mib(self) -> usize {
-        match self {
-            Preset::Ours => 200,
-            Preset::PublishedAxonn => 0,
-        }
-    }
-}
 
 /// The request to the planner, which chooses every field that is `None`.
 #[derive(Clone, Debug)]
@@ -330,94 +263,6 @@ impl Request {
         self.machine.device.host_memory_bytes()
     }
 
-    /// The same request, where activations may be wherever a search over segments may put them: what fits some grid only with
-    /// them there is found.
-    pub(crate) fn with_open_activations(&self) -> Request {
-        let mut open = self.clone();
-        if self.memory == MemoryMode::Auto && self.activation_places.is_empty() {
-            open.activation_places = crate::memory::places(self);
-        }
-        open
-    }
-
-    /// The same request, where what it leaves open may be beyond the device; `None` if it leaves nothing open, or the machine has
-    /// nothing beyond its devices that its description prices. On hosts, their memory is not beyond the device.
-    pub(crate) fn beyond(&self) -> Option<Request> {
-        let place = match self.is_on_hosts() {
-            false => PlaceKind::Host,
-            true => PlaceKind::Files,
-        };
-        let is_priced = !self.is_on_hosts() || self.machine.device.files_gbps.is_some();
-        let mut wider = self.clone();
-        let opens_state = self.state_places.is_empty();
-        if opens_state {
-            wider.state_places = self.state_beyond(place);
-        }
-        let opens_activations = self.activation_places.is_empty() && self.segments.is_none();
-        if opens_activations {
-            wider.activation_places = vec![PlaceKind::Device, place];
-        }
-        let is_wider = opens_state || opens_activations;
-        (is_wider && is_priced && self.preset == Preset::Ours).then_some(wider)
-    }
-
-    // What each place of the next frees costs more time for a byte than what the one before frees. State of few bytes stays.
-    fn state_beyond(&self, place: PlaceKind) -> Vec<StatePlaceKinds> {
-        let optimiser = self.training().optimiser();
-        let is_small = optimiser.codes().is_some() || optimiser.factors().is_some();
-        let device = PlaceKind::Device;
-        let state = if is_small { device } else { place };
-        let gradients = match optimiser.factors() {
-            Some(_) => device,
-            None => place,
-        };
-        let tried = [
-            [state, device, device],
-            [state, device, gradients],
-            [state, place, device],
-            [state, place, gradients],
-        ];
-        let mut places = vec![StatePlaceKinds::DEVICE];
-        for each in tried.map(StatePlaceKinds::from) {
-            if !places.contains(&each) {
-                places.push(each);
-            }
-            let update = UpdatePlace::Host;
-            let on_host = StatePlaceKinds { update, ..each };
-            if self.refuses_update(on_host).is_none() && !places.contains(&on_host) {
-                places.push(on_host);
-            }
-        }
-        places
-    }
-
-    // Why the weights cannot be updated as these places say: what was found, and what is needed.
-    fn refuses_update(&self, places: StatePlaceKinds) -> Option<(String, &'static str)> {
-        if places.update == UpdatePlace::Device {
-            return None;
-        }
-        if places.optimiser == PlaceKind::Device {
-            let found = "host, with state on the device".into();
-            return Some((found, "state on the host or in files"));
-        }
-        let optimiser = self.training().optimiser();
-        let by_element = optimiser.matrices().is_none()
-            && optimiser.codes().is_none()
-            && optimiser.factors().is_none();
-        if !by_element {
-            let found = format!("host, with {}", optimiser.name());
-            return Some((found, "adamw, sgd or lion"));
-        }
-        let known = self.machine.device.stated_host_update_bandwidth();
-        match known {
-            Some(_) => None,
-            None => Some((
-                format!("host on {}", self.machine.name),
-                "a machine whose description has device.host_update_gbps",
-            )),
-        }
-    }
-
     /// How attention is computed, if layers are recomputed in backward or not.
     pub(crate) fn attention(&self, recompute: bool) -> AttentionForm {
         match (self.stored_scores, recompute) {
@@ -438,70 +283,6 @@ impl Request {
             BitsChoice::Auto if self.is_on_hosts() => Reproducible::Grid,
             choice => choice.or_run(),
         }
-    }
-
-    /// The demands of the model and the batch on a grid.
-    pub fn demands(&self, micro_batches: usize) -> Demands {
-        Demands {
-            stages: self.work.segments.len(),
-            batch: self.batch,
-            micro_batches,
-            ..self.model.demands()
-        }
-    }
-
-    /// Checks everything that can be checked without trying a candidate.
-    ///
-    /// # Errors
-    /// [`Error::Devices`] for a number of devices that the machine does not have; [`Error::Setting`] for an empty
-    /// batch, for state in files whose bandwidth is not known, and for updates on a host that cannot be or whose bandwidth is not
-    /// known; [`Error::Model`] for a size of the model that cannot be.
-    pub fn check(&self) -> Result<()> {
-        let most = self.machine.nodes * self.machine.devices_per_node;
-        if self.devices == 0 || self.devices > most {
-            return Err(Error::Devices {
-                found: self.devices,
-                machine: self.machine.name.clone(),
-                most,
-            });
-        }
-        if !(1..=MOST_ROWS).contains(&self.batch) {
-            return Err(Error::Setting {
-                setting: "batch",
-                found: format!("{} sequences", self.batch),
-                needed: "1 to 16777216",
-            });
-        }
-        let micro_batches = self.micro_batches.unwrap_or(1);
-        if !(1..=self.batch).contains(&micro_batches) {
-            return Err(Error::Setting {
-                setting: "micro_batches",
-                found: format!("{micro_batches} for {} sequences", self.batch),
-                needed: "1 to as many as there are sequences",
-            });
-        }
-        let state = self.state_places.iter().flat_map(StatePlaceKinds::named);
-        let activations = self.activation_places.iter().copied();
-        let named = activations.map(|place| ("placement.activations", place));
-        for (setting, place) in named.chain(state) {
-            if place == PlaceKind::Files && self.machine.device.files_gbps.is_none() {
-                return Err(Error::Setting {
-                    setting,
-                    found: format!("files on {}", self.machine.name),
-                    needed: "a machine whose description has device.files_gbps",
-                });
-            }
-        }
-        for places in &self.state_places {
-            if let Some((found, needed)) = self.refuses_update(*places) {
-                return Err(Error::Setting {
-                    setting: "placement.update",
-                    found,
-                    needed,
-                });
-            }
-        }
-        self.model.check().map_err(Error::Model)
     }
 
     /// Tokens per step; rows if the model does not read text.
