@@ -49,9 +49,8 @@ check 'the same bits on every grid' "${bits[@]}"
 # One test at a time: tests that share a device's queues wait for each other.
 CUDA_DEVICE_MAX_CONNECTIONS=8 GPU_MAX_HW_QUEUES=4 FASCICLE_EMULATOR_RESIDENT=8 \
   check "as many queues as devices have" parity::cuda::gpt2 parity::rocm::gpt2 --test-threads=1
-# The fewest queues with which pipelines run; ROCm's variable counts for ROCm alone. Beside that, whatever may wait for the device
-# does, but for allocations of its memory.
-CUDA_DEVICE_MAX_CONNECTIONS=2 GPU_MAX_HW_QUEUES=2 CUDA_MODULE_LOADING=EAGER FASCICLE_EMULATOR_WAITS=load,pin,free \
+# The fewest queues with which pipelines run; ROCm's variable counts for ROCm alone. Beside that, whatever may wait for the device does.
+CUDA_DEVICE_MAX_CONNECTIONS=2 GPU_MAX_HW_QUEUES=2 CUDA_MODULE_LOADING=EAGER FASCICLE_EMULATOR_WAITS=allocate,load,pin,free \
   check 'every schedule with two queues, and calls that wait' parity::cuda::every_schedule parity::rocm::every_schedule --test-threads=1
 if $full; then
   for queues in 3 5; do

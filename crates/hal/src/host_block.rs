@@ -40,13 +40,16 @@ impl HostBlock {
     }
 
     /// Locks the pages for a device, if it [can](Device::locks_pages) and the system lets it. Copies between them and this device
-    /// then run at the speed of the link. A second call replaces the first lock.
+    /// then run at the speed of the link. A second call replaces the first lock, unless that is not idle.
     ///
     /// # Cost
     /// The system takes all pages into main memory: about a second for 5 GB.
     /// # Errors
     /// Those of the device.
     pub fn lock(&mut self, device: &dyn Device) -> Result<()> {
+        if self.lock.as_ref().is_some_and(|lock| !lock.is_idle()) {
+            return Ok(());
+        }
         self.lock = None;
         if self.bytes > 0 {
             let pages = RawBuffer {

@@ -7,6 +7,7 @@ use crate::{
 use hal::{DType, DeviceId, Error, Exchange, Result};
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeMap,
     fmt,
     rc::Rc,
     sync::{
@@ -173,6 +174,20 @@ impl Device {
     /// As [`hal::Device::open_host`].
     pub fn open_host(&self, threads: usize) -> Result<Device> {
         Device::opened(self.0.hal.open_host(threads)?, true)
+    }
+
+    /// How many blocks of each size tensors have taken from the device, in use or kept for others.
+    pub fn block_sizes(&self) -> BTreeMap<usize, usize> {
+        self.0.memory.sizes()
+    }
+
+    /// Takes the blocks that are missing to these numbers, so that work that needs no others allocates nothing; no more than the
+    /// device has memory for.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`].
+    pub fn reserve_blocks(&self, sizes: &BTreeMap<usize, usize>) -> Result<()> {
+        self.0.memory.reserve(sizes)
     }
 
     /// Whether it works on any memory of this process, also on a queue.

@@ -146,6 +146,38 @@ impl Allocator {
         self.state.borrow_mut().usage.reset_peak();
     }
 
+    /// How many blocks of each size it has, in use or free.
+    pub(crate) fn sizes(&self) -> BTreeMap<usize, usize> {
+        let state = self.state.borrow();
+        let mut sizes = state.live.clone();
+        for (&bytes, blocks) in state.free.iter().filter(|(_, blocks)| !blocks.is_empty()) {
+            *sizes.entry(bytes).or_default() += blocks.len();
+        }
+        sizes
+    }
+
+    /// Takes the blocks that are missing to these numbers, as long as the device has memory for them.
+    pub(crate) fn reserve(&self, sizes: &BTreeMap<usize, usize>) -> Result<()> {
+        let own = self.sizes();
+        for (&bytes, &count) in sizes {
+            for _ in own.get(&bytes).copied().unwrap_or(0)..count {
+                let block = match self.device.allocate(bytes) {
+                    // What needs the memory will say so.
+                    Err(Error::OutOfMemory { .. }) => return Ok(()),
+                    other => other?,
+                };
+                let mut state = self.state.borrow_mut();
+                state.usage.cached += block.bytes;
+                state
+                    .free
+                    .entry(bytes)
+                    .or_default()
+                    .push((block, Vec::new()));
+            }
+        }
+        Ok(())
+    }
+
     // Retries once with the cache emptied; then returns the error, with what the cache and the tensors hold.
     fn fresh(&self, bytes: usize, stream: &Stream) -> Result<RawBuffer> {
         match self.device.allocate(bytes) {

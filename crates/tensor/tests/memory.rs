@@ -77,3 +77,41 @@ fn out_of_memory_tells_asked_free_cached_and_the_kinds() -> Result<()> {
     drop((weights, activation));
     Ok(())
 }
+
+#[test]
+fn reserved_blocks_serve_the_same_work_without_an_allocation() -> Result<()> {
+    let work = |device: &Device| -> Result<()> {
+        let weights = tensor(device, 64 * KIB)?;
+        for bytes in [16, 24, 16] {
+            let first = tensor(device, bytes * KIB)?;
+            drop((first, tensor(device, 16 * KIB)?));
+        }
+        drop(weights);
+        Ok(())
+    };
+    let (seen, reserved) = (device(None)?, device(None)?);
+    work(&seen)?;
+    let sizes = seen.block_sizes();
+    assert_eq!(
+        sizes
+            .iter()
+            .map(|(bytes, count)| bytes * count)
+            .sum::<usize>(),
+        seen.memory_use().cached
+    );
+    // One that is there already counts.
+    let own = tensor(&reserved, 64 * KIB)?;
+    reserved.reserve_blocks(&sizes)?;
+    assert_eq!(reserved.block_sizes(), sizes);
+    drop(own);
+    let free = reserved.hal().memory()?.free;
+    work(&reserved)?;
+    assert_eq!(reserved.block_sizes(), sizes);
+    assert_eq!(reserved.hal().memory()?.free, free);
+    // A device without the room keeps what it has.
+    let small = device(Some(100 * KIB))?;
+    small.reserve_blocks(&sizes)?;
+    assert!(small.memory_use().cached <= 100 * KIB);
+    drop(tensor(&small, 96 * KIB)?);
+    Ok(())
+}

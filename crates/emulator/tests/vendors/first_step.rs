@@ -19,6 +19,11 @@ fn taken_by_first_gemm(open: Open) -> Result<usize> {
     let before = free()?;
     let result = ops::matmul(&factor, &factor, ops::Transpose::None)?;
     assert_eq!(result.to_vec::<f32>()?[0], SIZE[1] as f32);
+    drop(result);
+    // The library of fused ones has a workspace of its own.
+    let bias = factor.rows(0, 1)?.reshape(&SIZE[1..])?;
+    let result = ops::matmul_bias(&factor, &factor, ops::Transpose::None, &bias)?;
+    assert_eq!(result.to_vec::<f32>()?[0], SIZE[1] as f32 + 1.0);
     Ok(before - free()?)
 }
 

@@ -211,8 +211,13 @@ impl Handles {
 unsafe impl Blas for GpuBlas {
     fn prepare(&self, stream: &dyn Stream) -> Result<()> {
         let stream = GpuStream::of(stream, self.shared.context.id)?;
-        if self.shared.tuning.is_some() {
-            stream.core().scratch(lt::WORKSPACE_BYTES)?;
+        let shared = &self.shared;
+        if shared.tuning.is_some() || (shared.fuses && shared.context.tables.lt.is_ok()) {
+            match stream.core().scratch(lt::WORKSPACE_BYTES) {
+                // The GEMM that needs it will say so.
+                Ok(_) | Err(Error::OutOfMemory { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         self.shared.with_handle(stream.core(), |_, _| ())
     }

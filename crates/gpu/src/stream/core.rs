@@ -149,12 +149,11 @@ impl Core {
         copy: impl FnOnce(&dyn Runtime) -> Outcome<()>,
     ) -> Result<()> {
         self.synchronize()?;
-        self.context.call(copy)?;
         // SAFETY: the stream is live.
-        wait::surely(&self.context, |runtime| unsafe {
-            runtime.stream_is_idle(self.handle())
-        })
-        .inspect_err(|_| self.context.locked.lose(pinned))
+        let ready = |runtime: &dyn Runtime| unsafe { runtime.stream_is_idle(self.handle()) };
+        // One that is refused is not queued.
+        self.context.call(copy)?;
+        wait::surely(&self.context, ready).inspect_err(|_| self.context.locked.lose(pinned))
     }
 
     /// Scratch memory for the work that is queued next on this stream, and for no other, until the next request.

@@ -223,22 +223,33 @@ impl Config {
         let is_moved = [&moved.host, &moved.files]
             .iter()
             .any(|of| **of != Segments::None);
-        if is_moved && context.device().capabilities().holds_values {
-            self.reserve_activations(&trainer)?;
+        let device = context.device().capabilities();
+        // To allocate may wait for running work, which may be a message from a rank that waits for this one.
+        let allocates = !device.host_memory && context.grid().world_size() > 1;
+        if device.holds_values && (is_moved || allocates) {
+            self.make_room(&trainer)?;
         }
         Ok(trainer)
     }
 
-    // A step that fails has a reason of its own, which the run will report.
-    fn reserve_activations(&self, trainer: &Trainer) -> Result<()> {
-        let seen = |trainer: &Trainer| trainer.pipeline().activation_bytes_beyond();
+    // Takes what the first step will take, before it. A step that fails has a reason of its own, which the run will report.
+    fn make_room(&self, trainer: &Trainer) -> Result<()> {
+        let context = trainer.context();
+        let seen = |trainer: &Trainer| {
+            let beyond = trainer.pipeline().activation_bytes_beyond();
+            (beyond, trainer.context().device().block_sizes())
+        };
         let mut dry = self.clone();
-        dry.training.reproducible = trainer.context().settings().reproducible.into();
-        let Ok(stages) = run::dry::step(dry, seen) else {
+        dry.training.reproducible = context.settings().reproducible.into();
+        let Ok(stages) = run::dry::step(dry, *context.coordinates(), seen) else {
             return Ok(());
         };
-        let stage = trainer.context().index(Axis::Pipeline);
-        Ok(trainer.pipeline().reserve_activations(stages[stage])?)
+        let (beyond, blocks) = &stages[context.index(Axis::Pipeline)];
+        trainer.pipeline().reserve_activations(*beyond)?;
+        match context.device().capabilities().host_memory {
+            true => Ok(()),
+            false => Ok(context.device().reserve_blocks(blocks)?),
+        }
     }
 
     /// The number of segments in each part of the pipeline, by [`placement::depths`](crate::placement::depths); `None` if there

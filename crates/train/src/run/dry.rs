@@ -1,17 +1,18 @@
 //! A step on devices that compute nothing, with the grid, batch and schedule of a run: one thread for each pipeline stage, whose
 //! rank stands for all ranks of the stage.
 
-use crate::{Config, Error, Result, config::MemoryMode, trainer::Trainer};
+use crate::{Config, Result, config::MemoryMode, trainer::Trainer};
 use bootstrap::{
     FailureKind, World,
     local::{self, Options, StandIns},
 };
-use grid::{Axis, Grid};
+use grid::{Axis, Coordinates, Grid};
 use parallel::{Context, pipeline::ScheduleKind};
 use std::{fmt::Display, ops::Range};
-use tensor::{Device, Tensor};
+use tensor::Device;
 
-/// Runs a forward and a backward; returns what `seen` finds in each stage's trainer after them.
+/// Runs a step; returns what `seen` finds in each stage's trainer after it. The ranks have the coordinates `of` on all axes but
+/// Pipeline.
 ///
 /// # Cost
 /// The host's part of the step.
@@ -19,22 +20,22 @@ use tensor::{Device, Tensor};
 /// Why the step fails, in words.
 pub(crate) fn step<T: Send + 'static>(
     mut config: Config,
+    of: Coordinates,
     seen: fn(&Trainer) -> T,
 ) -> std::result::Result<Vec<T>, String> {
     // These need a device that computes, and decide no sum.
     config.training.graph = false;
     config.parallel.checked = false;
+    config.training.digest_every = 0;
     config.training.memory = MemoryMode::Stated;
     if let ScheduleKind::MessageDriven { .. } = config.parallel.schedule {
         config.parallel.schedule = ScheduleKind::OneForwardOneBackward;
     }
     let text = |error: &dyn Display| error.to_string();
     let grid = config.grid().map_err(|error| text(&error))?;
-    // The first replica and shard have the most rows of every micro-batch.
-    let first = grid.coordinates(0);
     let stands_for = move |rank: usize| {
         let stage = grid.coordinates(rank).get(Axis::Pipeline);
-        grid.rank(&first.with(Axis::Pipeline, stage))
+        grid.rank(&of.with(Axis::Pipeline, stage))
     };
     let stand_ins = StandIns::new(grid.world_size(), stands_for).map_err(|error| text(&error))?;
     let options = Options::new(grid.world_size()).with_stand_ins(stand_ins);
@@ -55,12 +56,9 @@ fn stage<T>(
 ) -> Result<(usize, T)> {
     let device = Device::new(hal::dry::open())?;
     let context = Context::new(world, grid, device, config.settings())?;
-    let trainer = config.trainer(&context)?;
+    let mut trainer = config.trainer(&context)?;
     let blank = |rows: Range<usize>| Ok(config.blank_rows(rows.len()));
-    let dtype = trainer.dtype().accumulator();
-    let d_loss = Tensor::full(trainer.context().device(), dtype, &[1], 1.0)?;
     let batch = trainer.batch_of(0, blank)?;
-    let pipeline = trainer.pipeline();
-    pipeline.train(&batch, None, &d_loss, |_| Ok::<(), Error>(()))?;
+    trainer.step(&batch)?;
     Ok((context.index(Axis::Pipeline), seen(&trainer)))
 }
