@@ -34,22 +34,14 @@ pub(crate) fn until(
     context: &Context,
     ready: impl Fn(&dyn Runtime) -> Outcome<bool>,
 ) -> Result<()> {
-    let start = Stopwatch::start();
     let mut watched = Duration::ZERO;
-    let is_ready = || {
-        context
-            .call(&ready)
-            .inspect_err(|error| context.fail(error.clone()))
-    };
-    while !is_ready()? {
-        let waited = start.elapsed();
+    poll(context, ready, |waited| {
         if waited - watched >= WATCH {
             context.watch(waited)?;
             watched = waited;
         }
-        pause(waited);
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// As [`until`], for work that waits for nobody: only the vendor ends the wait.
@@ -60,6 +52,15 @@ pub(crate) fn surely(
     context: &Context,
     ready: impl Fn(&dyn Runtime) -> Outcome<bool>,
 ) -> Result<()> {
+    poll(context, ready, |_| Ok(()))
+}
+
+// `go_on` is asked after each poll, with the time so far.
+fn poll(
+    context: &Context,
+    ready: impl Fn(&dyn Runtime) -> Outcome<bool>,
+    mut go_on: impl FnMut(Duration) -> Result<()>,
+) -> Result<()> {
     let start = Stopwatch::start();
     let is_ready = || {
         context
@@ -67,7 +68,9 @@ pub(crate) fn surely(
             .inspect_err(|error| context.fail(error.clone()))
     };
     while !is_ready()? {
-        pause(start.elapsed());
+        let waited = start.elapsed();
+        go_on(waited)?;
+        pause(waited);
     }
     Ok(())
 }

@@ -169,8 +169,7 @@ pub unsafe trait Device: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Whether the device copies to and from the host over a link, at the full speed of which only with
-    /// [locked pages](Device::lock_pages).
+    /// Whether copies to and from the host reach the full speed of their link only with [locked pages](Device::lock_pages).
     fn locks_pages(&self) -> bool {
         false
     }

@@ -43,7 +43,7 @@ impl HostBlock {
     /// then run at the speed of the link. A second call replaces the first lock, unless that is not idle.
     ///
     /// # Cost
-    /// The system takes all pages into main memory: about a second for 5 GB.
+    /// The system brings all pages into main memory and keeps them there, so this is for memory that is copied again and again.
     /// # Errors
     /// Those of the device.
     pub fn lock(&mut self, device: &dyn Device) -> Result<()> {

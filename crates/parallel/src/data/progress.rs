@@ -17,7 +17,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// That of a set of so many parameters and buckets before its first step.
+    /// Before the first step, for this many parameters and buckets.
     pub(super) fn new(parameters: usize, buckets: usize) -> Progress {
         Progress {
             addends: vec![0; parameters],

@@ -9,7 +9,8 @@ use hal::{DType, Error, HostBlock, RawBuffer, Result, error::Bytes};
 
 impl Tensor {
     /// Zeros of a device whose memory is that of [this process](hal::Capabilities::host_memory), or that was
-    /// [opened beside](Device::open_host) another one, in pages that are locked for `other`: copies between the two run at the speed of their link. They count as no memory of either device.
+    /// [opened beside](Device::open_host) another one, in pages that are locked for `other`: copies between the two run at the speed
+    /// of their link. They count as no memory of either device.
     ///
     /// # Errors
     /// As [`zeros`](Tensor::zeros), but [`Error::Invalid`] if the host lacks the memory, and for a device with memory of its own;

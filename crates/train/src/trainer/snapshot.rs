@@ -47,7 +47,7 @@ impl SnapshotBuffer {
         self.memory.as_deref().unwrap_or_default()
     }
 
-    // To lock pages takes longer than a copy through those that are locked already, so only memory that is used again is locked.
+    // To lock pages has its price, so only memory that is used again is locked.
     fn resize(&mut self, bytes: usize, device: &Device) -> Result<&mut [u8]> {
         match &mut self.memory {
             Some(memory) if memory.len() == bytes => {

@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
-/// Items of a GPT: what one rank takes for the whole batch, and the time in which two ranks add up its gradients. A block takes 1 of each.
+/// Items of a GPT, each with the time that one rank takes for the whole batch, and with its weights. A block has 1 of either.
 struct Gpt {
     times: Vec<f64>,
-    // In blocks; a block's gradients take `exchange`.
     weights: Vec<f64>,
+    // The time in which two ranks add up the gradients of a block.
     exchange: f64,
 }
 
 impl Gpt {
-    /// An embedding, blocks of two halves, and a head of so many blocks' work, whose table the embedding has too.
+    /// An embedding, blocks of two halves each, and a head that takes as long as `head` blocks; the embedding has a copy of its table.
     fn new(blocks: usize, head: f64, exchange: f64) -> Gpt {
         let halves = || [1.0 / 3.0, 2.0 / 3.0].repeat(blocks);
         let with = |first: f64| [vec![first], halves(), vec![head]].concat();
