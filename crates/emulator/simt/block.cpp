@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-#include <optional>
-
 namespace simt {
 
 __thread Place place __attribute__((tls_model("initial-exec")));
@@ -29,10 +27,12 @@ void copy_later(void* to, const void* from, uint32_t bytes, bool exists) {
 }
 void end_copies() { block.end_copies(); }
 void await_copies(size_t pending) { block.await_copies(pending); }
+void publish_copies(size_t pending) { block.publish_copies(pending); }
 
 void begin_products() { block.begin_products(); }
 void start_product(const Product& product) { block.start_product(product); }
 void await_products(uint32_t pending) { block.await_products(pending); }
+void product_reads(const void* at, size_t bytes) { block.product_reads(at, bytes); }
 
 void init_barrier(uint32_t at, uint32_t arrivals) { block.init_barrier(at, arrivals); }
 void arrive(uint32_t at) { block.arrive(at); }
@@ -71,6 +71,7 @@ void Block::start(const Place& place) {
         lane.shows = 0;
         lane.groups = 0;
         lane.copies.clear();
+        lane.hidden.clear();
         lane.products.clear();
         lane.orders_products = false;
         start_context(lane.context, stacks_ + i * STACK_BYTES, STACK_BYTES, simt::enter);
@@ -82,6 +83,8 @@ bool Block::run(const Kernel& kernel, const void* arguments, const Place& place)
     arguments_ = arguments;
     turn_ = 0;
     failed_ = false;
+    num_hidden_ = 0;
+    read_hidden_of_ = {};
     named_ = {};
     reserve(place.block_size.x * place.block_size.y * place.block_size.z);
     if (reserved_ < lanes_.size()) return false;

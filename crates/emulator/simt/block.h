@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "fiber.h"
@@ -30,6 +31,12 @@ struct LateCopy {
     uint32_t group;
 };
 
+// What a copy has brought that products do not see.
+struct Hidden {
+    const uint8_t* at;
+    uint32_t bytes;
+};
+
 // A product that a lane has started and not waited for, and what the sum was.
 struct LateProduct {
     Product product;
@@ -44,6 +51,7 @@ struct LaneState {
     uint32_t shows;  // how often it has shown something
     uint32_t groups;  // of copies, ended so far
     std::vector<LateCopy> copies;
+    std::vector<Hidden> hidden;
     std::vector<LateProduct> products;
     bool orders_products;  // since it last waited for some
 };
@@ -71,10 +79,12 @@ public:
     void copy_later(const LateCopy& copy);
     void end_copies() { lanes_[current_].groups++; }
     void await_copies(size_t pending);
+    void publish_copies(size_t pending);
 
     void begin_products() { lanes_[current_].orders_products = true; }
     void start_product(const Product& product);
     void await_products(uint32_t pending);
+    void product_reads(const void* at, size_t bytes);
 
     void init_barrier(uint32_t at, uint32_t arrivals);
     void arrive(uint32_t at);
@@ -95,6 +105,7 @@ private:
     bool report_waits();
     bool named_barriers_are_empty();
     bool end_product(uint32_t first);
+    void hide(LaneState& lane, const LateCopy& copy);
     Phases* phases(uint32_t at);
     NamedBarrier& named(uint32_t index);
     void leave(State state, Wait wait);
@@ -118,6 +129,8 @@ private:
     const Kernel* kernel_ = nullptr;
     const void* arguments_ = nullptr;
     uint32_t current_ = 0;
+    size_t num_hidden_ = 0;  // of all lanes
+    std::optional<uint32_t> read_hidden_of_;  // a lane of whose copies a product has read one
     uint64_t turn_ = 0;  // of the order of lanes
     bool failed_ = false;
 };

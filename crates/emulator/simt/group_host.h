@@ -1,8 +1,8 @@
 // Products of warpgroups on the host: each warp computes its 16 rows.
 //
 // A product takes the operands as they are when it ends, which is late (groups.h): a tile that is overwritten too early shows,
-// as does a sum that is read too early. What does not show: ordinary writes to shared memory, or copies, that were not made
-// visible to products by publish_copies(), once their barrier lets the warp pass.
+// as do a sum that is read too early, and copies to the tile that publish_copies() has not made visible to products. What does not
+// show: ordinary writes to a tile without a fence, which is what a program of its own would need.
 #pragma once
 
 #include "group.h"
@@ -38,6 +38,7 @@ template <class T, u32 Rows, int D>
 inline void widen_row(const void* tile, u32 row, float (&to)[D]) {
     for (u32 column = 0; column < D; column += 8) {
         const T* from = static_cast<const T*>(tile) + part_swizzled<Rows>(row, column);
+        simt::product_reads(from, 8 * sizeof(T));
         for (u32 i = 0; i < 8; i++) to[column + i] = widen(from[i]);
     }
 }
@@ -123,6 +124,6 @@ FASCICLE_DEVICE void await_group(u32 index) { simt::await_named(index, 2 * GROUP
 FASCICLE_DEVICE void meet_group(u32 index) { simt::meet_named(index, 2 * GROUP_THREADS); }
 
 template <int Pending>
-FASCICLE_DEVICE void publish_copies() { await_copies<Pending>(); }
+FASCICLE_DEVICE void publish_copies() { simt::publish_copies(Pending); }
 
 }  // namespace fascicle

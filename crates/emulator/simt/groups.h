@@ -29,6 +29,11 @@ void start_product(const Product& product);
 // Waits until all products but the latest `pending` have ended.
 void await_products(uint32_t pending);
 
+// What a product reads of shared memory, while it multiplies: copies that are not published are a mistake.
+void product_reads(const void* at, size_t bytes);
+// As await_copies(), and makes what the lane has copied visible to products.
+void publish_copies(size_t pending);
+
 // A barrier at a shared address. It counts arrivals; the last one ends its phase and begins the next.
 void init_barrier(uint32_t at, uint32_t arrivals);
 void arrive(uint32_t at);

@@ -50,6 +50,7 @@ bool Block::end_product(uint32_t first) {
         products.erase(products.begin());
     }
     of_lanes[0].multiply(of_lanes.data());
+    if (read_hidden_of_) return refuse("a product reads what lane %u has copied and not published", *read_hidden_of_);
     return true;
 }
 

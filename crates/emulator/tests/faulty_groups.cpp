@@ -79,6 +79,27 @@ FASCICLE_COOPERATIVE(faulty_place, fascicle::FaultyParams, GROUP_THREADS) {
     GroupTile<64> tile(reinterpret_cast<const bf16*>(shared_memory()));
 }
 
+// Copies a tile, and starts its product with itself: by 16 bytes, as the copying groups do.
+template <bool Publishes>
+FASCICLE_DEVICE void multiply_copied(const FaultyParams& p) {
+    Sum sum[4];
+    bf16* tile = shared_tiles<bf16>();
+    for (u32 i = 8 * thread_x(); i < 64 * 64; i += 8 * GROUP_THREADS) copy_async(tile + i, p.from, true);
+    commit_copies();
+    if (Publishes) publish_copies<0>();
+    else await_copies<0>();
+    barrier();
+    begin_products();
+    start_scores<bf16, 64, 64>(sum, GroupTile<64>(tile), 0, GroupTile<64>(tile));
+    await_products<0>();
+    write(p, 1);
+}
+
+FASCICLE_COOPERATIVE(right_publication, fascicle::FaultyParams, GROUP_THREADS) { multiply_copied<true>(p); }
+
+// Waits for its copies, but does not make them visible to products.
+FASCICLE_COOPERATIVE(faulty_publication, fascicle::FaultyParams, GROUP_THREADS) { multiply_copied<false>(p); }
+
 // Waits for more arrivals than there are threads.
 FASCICLE_COOPERATIVE(faulty_phase, fascicle::FaultyParams, GROUP_THREADS) {
     u32 at = shared_address(shared_memory());

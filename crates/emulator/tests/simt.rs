@@ -135,7 +135,11 @@ fn faulty_groups_fail(library: &Library) {
     }
     let changed = written(c"faulty_tile", 1);
     assert!(changed.iter().any(|value| *value != 64.0), "{changed:?}");
-    for alive in [(c"right_phase", 1), (c"right_turns", 2)] {
+    for alive in [
+        (c"right_phase", 1),
+        (c"right_turns", 2),
+        (c"right_publication", 1),
+    ] {
         assert_eq!(written(alive.0, alive.1), [1f32; GROUP as usize]);
     }
     assert_eq!(run(c"faulty_place", 1).0, MISALIGNED);
@@ -146,6 +150,7 @@ fn faulty_groups_fail(library: &Library) {
         c"faulty_phase",
         c"faulty_init",
         c"faulty_meeting",
+        c"faulty_publication",
     ] {
         assert_eq!(run(stuck, 1).0, STUCK, "{stuck:?}");
     }
