@@ -9,11 +9,12 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use testkit::{config_of_bytes, dataset, digest_of, edit_gpt, ranks, run_of_bytes};
+use testkit::{Watched, config_of_bytes, dataset, digest_of, edit_gpt, ranks, run_of_bytes};
 use train::{
-    Error, Observer, Stop, Summary,
+    Error, Observer, Stop, Summary, Trainer,
     batches::{Batches, Rows},
     run::{Resume, Run, run},
+    trainer::StepDone,
 };
 
 struct Silent;
@@ -241,4 +242,56 @@ fn a_run_resumed_from_a_checkpoint_written_behind_has_the_bits_of_the_whole_run(
         assert_eq!(digest_of(resumed.path()), digest_of(whole.path()), "{grid}");
         assert_eq!(steps_left(resumed.path()), [3, 4, 5, 6]);
     }
+}
+
+#[test]
+fn a_batch_that_cannot_be_read_ends_the_step_that_needs_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut this = three_steps("data=2", dir.path());
+    this.data = Arc::new(Watched {
+        inner: this.data.clone(),
+        training: |inner: &dyn Batches, step, rows| match step {
+            2 => Err(Error::setting("this batch", "nothing", "rows")),
+            _ => inner.training(step, rows),
+        },
+    });
+    for ended in of_ranks(this, |_, _| {}, Arc::default()) {
+        let error = ended.unwrap_err().to_string();
+        assert!(error.contains("this batch"), "{error}");
+    }
+    // Both steps before it are kept, the second though it had asked for that batch already.
+    assert_eq!(steps_left(dir.path()), [1, 2]);
+    let metrics = fs::read_to_string(dir.path().join("metrics.jsonl")).unwrap();
+    assert_eq!(metrics.lines().count(), 2, "{metrics}");
+}
+
+#[test]
+fn a_callback_may_train_steps_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let this = three_steps("x=1", dir.path());
+    let plain = ranks(1, {
+        let this = this.clone();
+        move |world, device| {
+            let mut trainer = this
+                .config
+                .trainer(&this.config.context(&world, &device)?)?;
+            trainer.train_until(6, &*this.data)
+        }
+    });
+    let found = ranks(1, move |world, device| {
+        let mut trainer = this
+            .config
+            .trainer(&this.config.context(&world, &device)?)?;
+        let (mut losses, data) = (Vec::new(), &*this.data);
+        trainer.fit(data, 6, &mut |trainer: &mut Trainer, done: &StepDone| {
+            losses.push(done.result.loss);
+            if !done.is_last {
+                let batch = trainer.batch(data)?;
+                losses.push(trainer.step(&batch)?.loss);
+            }
+            Ok(())
+        })?;
+        Ok(losses)
+    });
+    assert_eq!(found, plain);
 }

@@ -10,7 +10,7 @@ use std::{ops::ControlFlow, time::Instant};
 pub struct StepDone {
     /// The result of the step.
     pub result: StepResult,
-    /// Wall-clock seconds on this rank, including the making of its batch.
+    /// Wall-clock seconds on this rank, including the making of a batch: that of the next step.
     pub seconds: f64,
     /// The memory of the fullest rank after the step.
     pub memory: FullestRank,
@@ -74,17 +74,27 @@ impl Trainer {
         steps: u64,
         callback: &mut dyn Callback,
     ) -> Result<Option<StepDone>> {
-        let (mut last, mut announced) = (None, None);
+        // Made while the device worked on the step before; its failure belongs to the step that needs it.
+        let (mut last, mut ahead) = (None, None);
         while self.next_step < steps {
             callback.before_step(self)?;
             let begun = Instant::now();
-            let batch = match announced.take() {
-                Some(batch) => batch,
-                None => self.batch(data)?,
+            let batch = match ahead.take() {
+                Some((step, batch)) if step == self.next_step => batch?,
+                _ => self.batch(data)?,
             };
-            announced = self.batch_after(&batch, steps, data)?;
-            let result = self.step_before(&batch, announced.as_ref())?;
+            let announced = match self.options.schedule.delays_gradients() {
+                true => self.batch_after(&batch, steps, data).transpose()?,
+                false => None,
+            };
+            let (result, next) =
+                self.step_beside(&batch, announced.as_ref(), |trainer| match &announced {
+                    Some(_) => None,
+                    None => trainer.batch_after(&batch, steps, data),
+                })?;
+            ahead = (announced.map(Ok).or(next)).map(|next| (batch.step + 1, next));
             let seconds = begun.elapsed().as_secs_f64();
+            // Asked as late as possible: a rank that is told to stop has little time.
             let (context, wants_stop) = (&self.context, callback.wants_stop());
             let (stops, memory) =
                 FullestRank::agree(context.world(), context.device(), wants_stop)?;
@@ -103,11 +113,9 @@ impl Trainer {
         Ok(last)
     }
 
-    // The rows of the step after that of `batch`, if a schedule that goes on into it is to know them.
-    fn batch_after(&self, batch: &Batch, steps: u64, data: &dyn Batches) -> Result<Option<Batch>> {
+    // The rows of the step after that of `batch`, if there is one.
+    fn batch_after(&self, batch: &Batch, steps: u64, data: &dyn Batches) -> Option<Result<Batch>> {
         let step = batch.step + 1;
-        let is_wanted = self.options.schedule.delays_gradients() && step < steps;
-        let rows = || self.batch_of(step, |rows| data.training(step, rows));
-        is_wanted.then(rows).transpose()
+        (step < steps).then(|| self.batch_of(step, |rows| data.training(step, rows)))
     }
 }

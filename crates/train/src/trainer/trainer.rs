@@ -317,6 +317,17 @@ impl Trainer {
     /// # Errors
     /// As [`step`](Trainer::step); [`Error::Parallel`] if the next step is then on another batch.
     pub fn step_before(&mut self, batch: &Batch, next: Option<&Batch>) -> Result<StepResult> {
+        Ok(self.step_beside(batch, next, |_| ())?.0)
+    }
+
+    /// As [`step_before`](Trainer::step_before), and what `work` returns, which runs while the device still does what the step has
+    /// queued.
+    pub(super) fn step_beside<T>(
+        &mut self,
+        batch: &Batch,
+        next: Option<&Batch>,
+        work: impl FnOnce(&Trainer) -> T,
+    ) -> Result<(StepResult, T)> {
         // A digest sees all that segments return in its step.
         let next = next.filter(|next| !Watch::is_due(self, next.step));
         let mut watch = Watch::begin(self, batch.step)?;
@@ -324,6 +335,7 @@ impl Trainer {
             true => self.update_by_stages(batch, next)?,
             false => self.update_at_end(batch, next, watch.as_mut())?,
         };
+        let beside = work(self);
         let result = StepResult {
             step: batch.step,
             loss: self.number(&outcome.loss)?,
@@ -342,7 +354,7 @@ impl Trainer {
         self.num_updates += u64::from(finite) * self.num_updates_of_step() as u64;
         self.loss_scale.update(finite);
         self.agree_once()?;
-        Ok(result)
+        Ok((result, beside))
     }
 
     // One update of all stages together, with the gradients of all micro-batches.
