@@ -111,13 +111,19 @@ FASCICLE_DEVICE Pack<A, N> load_as(const T* from, u64 count) {
     return widened<A>(load<N>(from, count));
 }
 
-// As `store`, each element rounded once.
-template <int N, class T, class A>
-FASCICLE_DEVICE void store_as(T* to, const Pack<A, N>& pack, u64 count) {
+// Accumulators as elements, each rounded once.
+template <class T, int N, class A>
+FASCICLE_DEVICE Pack<T, N> narrowed(const Pack<A, N>& pack) {
     Pack<T, N> raw;
     FASCICLE_UNROLL
     for (int i = 0; i < N; i++) raw.at[i] = narrow<T>(pack.at[i]);
-    store<N>(to, raw, count);
+    return raw;
+}
+
+// As `store`, of accumulators.
+template <int N, class T, class A>
+FASCICLE_DEVICE void store_as(T* to, const Pack<A, N>& pack, u64 count) {
+    store<N>(to, narrowed<T>(pack), count);
 }
 
 }  // namespace fascicle

@@ -101,9 +101,9 @@ impl Slices for RawSlice {
     }
 }
 
-impl Slices for Option<RawSlice> {
+impl<T: Slices> Slices for Option<T> {
     fn each(&self, visit: &mut dyn FnMut(RawSlice)) {
-        self.iter().copied().for_each(visit);
+        self.iter().for_each(|slices| slices.each(visit));
     }
 }
 

@@ -43,6 +43,7 @@ pub mod autograd;
 mod beyond;
 mod communicator;
 mod device;
+mod held;
 mod memory;
 mod memory_use;
 pub mod ops;

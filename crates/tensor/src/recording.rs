@@ -79,8 +79,10 @@ impl Device {
     ) -> Result<(Box<dyn hal::Recording>, T), E> {
         drop(work()?);
         let mut result = None;
-        let recorded = self.compute().hal().capture(&mut || {
-            result = Some(work());
+        let compute = self.compute();
+        let recorded = compute.hal()?.capture(&mut || {
+            let outcome = work();
+            result = Some(outcome.and_then(|result| Ok(compute.release().map(|()| result)?)));
             match &result {
                 Some(Ok(_)) => Ok(()),
                 // The full error is made below.
@@ -185,7 +187,7 @@ impl Recording {
             .try_for_each(|(storage, writes)| storage.order_after(&compute, *writes))?;
         // SAFETY: the recording holds all memory that its work uses: that of the tensors, and the blocks
         // allocated and freed meanwhile, which only the compute stream uses, in the order of its queue.
-        let outcome = unsafe { self.hal.launch(compute.hal()) };
+        let outcome = unsafe { self.hal.launch(compute.hal()?) };
         for (storage, writes) in &self.storages {
             storage.note_use(&compute, None, *writes, outcome.is_ok());
         }

@@ -189,6 +189,11 @@ impl Storage {
         self.is_pinned.set(true);
     }
 
+    /// Whether the block is the device's allocator's.
+    pub(crate) fn is_of_allocator(&self) -> bool {
+        matches!(*self.owner.borrow(), Owner::Allocator)
+    }
+
     /// Whether the block is there as long as the storage.
     pub(crate) fn is_kept(&self) -> bool {
         matches!(&*self.owner.borrow(), Owner::Allocator | Owner::Foreign(_))

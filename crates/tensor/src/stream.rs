@@ -1,7 +1,7 @@
 //! Queues of work and events, with the waits that tensors require.
 
-use crate::{Arguments, device::DeviceKey, trace};
-use hal::Result;
+use crate::{Arguments, Device, device::DeviceKey, held::Held, trace};
+use hal::{Kernel, Result};
 use std::{fmt, rc::Rc, sync::Arc};
 
 /// A queue whose work runs in order. Cloning clones the handle.
@@ -14,6 +14,7 @@ struct Inner {
     device: DeviceKey,
     // Whether this is the device's own compute stream.
     main: bool,
+    held: Held,
 }
 
 /// A point in a stream.
@@ -57,6 +58,7 @@ impl Stream {
             name,
             device,
             main,
+            held: Held::default(),
         }))
     }
 
@@ -68,6 +70,7 @@ impl Stream {
             name,
             device,
             main,
+            held: Held::default(),
         }))
     }
 
@@ -81,6 +84,12 @@ impl Stream {
     /// # Errors
     /// The stream's earlier failure, if any.
     pub fn record(&self) -> Result<Event> {
+        self.release()?;
+        self.mark()
+    }
+
+    /// As [`record`](Stream::record), before the sum that the stream holds back.
+    pub(crate) fn mark(&self) -> Result<Event> {
         Ok(Event {
             hal: self.0.hal.record()?,
             device: self.0.device,
@@ -102,11 +111,20 @@ impl Stream {
     /// # Errors
     /// The first failure of queued work.
     pub fn synchronize(&self) -> Result<()> {
-        self.0.hal.synchronize()
+        self.hal()?.synchronize()
     }
 
-    pub(crate) fn hal(&self) -> &dyn hal::Stream {
-        &*self.0.hal
+    /// The vendor's stream, with everything queued.
+    ///
+    /// # Errors
+    /// As [`release`](Stream::release).
+    pub(crate) fn hal(&self) -> Result<&dyn hal::Stream> {
+        self.release()?;
+        Ok(&*self.0.hal)
+    }
+
+    pub(crate) fn held(&self) -> &Held {
+        &self.0.held
     }
 
     pub(crate) fn is(&self, other: &Stream) -> bool {
@@ -131,6 +149,61 @@ impl Stream {
         arguments: &Arguments<'_>,
         work: impl FnOnce(&dyn hal::Stream) -> Result<()>,
     ) -> Result<()> {
+        self.ordered(name, arguments, || {
+            let queue = self.hal()?;
+            let bytes = arguments.written_bytes();
+            trace::span(arguments.device(), self, (name, bytes), || work(queue))
+        })
+    }
+
+    /// As [`queue`](Stream::queue), for a kernel; a sum may wait for the norm that reads it.
+    ///
+    /// # Safety
+    /// The kernel's operands are those of `arguments`, as its vendor expects them.
+    pub(crate) unsafe fn launch(
+        &self,
+        device: &Device,
+        arguments: &Arguments<'_>,
+        kernel: &Kernel,
+    ) -> Result<()> {
+        self.ordered(kernel.name(), arguments, || {
+            let joined = self.0.held.joined(kernel);
+            if joined.is_none() {
+                self.release()?;
+            }
+            if self.0.main && self.0.held.hold(kernel, device, arguments) {
+                return Ok(());
+            }
+            // SAFETY: the caller's guarantee; a sum that was held was one of such kernels, and its memory is still its own.
+            unsafe { self.run(device, joined.as_ref().unwrap_or(kernel)) }
+        })
+    }
+
+    /// Queues a kernel at once.
+    ///
+    /// # Safety
+    /// Its operands are live memory of this device until the stream has passed it, ordered after the work of other streams.
+    pub(crate) unsafe fn run(&self, device: &Device, kernel: &Kernel) -> Result<()> {
+        let mut bytes = 0;
+        kernel.operands(&mut |operand| {
+            bytes += match operand.access.writes() {
+                true => operand.slice.bytes(),
+                false => 0,
+            };
+        });
+        trace::span(Some(device), self, (kernel.name(), bytes), || {
+            // SAFETY: the caller's guarantee.
+            unsafe { device.0.kernels.launch(&*self.0.hal, kernel) }
+        })
+    }
+
+    // Runs `queue` after all work of other streams on which these tensors depend, and notes their use.
+    fn ordered(
+        &self,
+        name: &'static str,
+        arguments: &Arguments<'_>,
+        queue: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         for (tensor, _) in arguments.uses() {
             let key = tensor.device().key();
             self.0.device.owns(name, "a tensor", key)?;
@@ -144,16 +217,8 @@ impl Stream {
         for (tensor, access) in arguments.uses() {
             tensor.storage().order_after(self, access.writes())?;
         }
-        let span = device
-            .map(|device| trace::begin(device, self))
-            .transpose()?
-            .flatten();
-        let outcome = work(self.hal());
-        self.note(arguments, outcome)?;
-        if let (Some(device), Some(start)) = (device, span) {
-            trace::end(device, self, name, start, arguments.written_bytes())?;
-        }
-        Ok(())
+        let outcome = queue();
+        self.note(arguments, outcome)
     }
 
     // Failed work may have been queued in part, so it counts as a use, but it replaces no earlier use.

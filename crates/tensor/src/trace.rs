@@ -48,6 +48,7 @@ pub fn start(device: &Device) {
 /// # Errors
 /// The failure of a stream; [`Error::Vendor`](hal::Error::Vendor) if the device does not report a time.
 pub fn finish(device: &Device) -> Result<Vec<Span>> {
+    device.compute().release()?;
     let tracer = device.0.tracer.borrow_mut().take().unwrap_or_default();
     tracer.open.into_iter().map(close).collect()
 }
@@ -75,21 +76,19 @@ pub(crate) fn of_group(device: &Device, label: &str) {
     }
 }
 
-pub(crate) fn begin(device: &Device, stream: &Stream) -> Result<Option<Event>> {
-    if device.0.tracer.borrow().is_none() {
-        return Ok(None);
-    }
-    stream.record().map(Some)
-}
-
-pub(crate) fn end(
-    device: &Device,
+/// Runs `queue`, which queues work of this name that writes so many bytes, and encloses it by events while tracing is on.
+pub(crate) fn span(
+    device: Option<&Device>,
     stream: &Stream,
-    name: &'static str,
-    start: Event,
-    bytes: usize,
+    (name, bytes): (&'static str, usize),
+    queue: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    let end = stream.record()?;
+    let Some(device) = device.filter(|device| device.0.tracer.borrow().is_some()) else {
+        return queue();
+    };
+    let start = stream.mark()?;
+    queue()?;
+    let end = stream.mark()?;
     if let Some(tracer) = device.0.tracer.borrow_mut().as_mut() {
         tracer.open.push(QueuedWork {
             name,

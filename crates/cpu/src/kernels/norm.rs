@@ -20,11 +20,54 @@ use hal::{
 /// # Safety
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn norm_forward(args: &NormForward, pool: &Pool) -> Result<()> {
-    let (first, rest) = args.steps();
-    // SAFETY: guaranteed by the caller.
-    unsafe { moments(&first, pool) }?;
-    // SAFETY: guaranteed by the caller; the moments were written above.
-    unsafe { normalize(&rest, pool) }
+    dispatch!("norm_forward", args.x.dtype, T => {
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
+        let [x, gain, out] = unsafe { Shared::<T>::all([args.x, args.gain, args.out]) };
+        // SAFETY: guaranteed by the caller; the type is the slice's own.
+        let bias = unsafe { Shared::<T>::optional(args.bias) };
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
+        let addends = args.addends.map(|addends| unsafe { Shared::<T>::all(addends) });
+        // SAFETY: guaranteed by the caller, which passes moments in the accumulator type.
+        let moments = unsafe { Shared::new(args.moments) };
+        let rows = Rows { shape: args.shape, moments, x, gain, bias, out };
+        let (columns, kind) = (args.shape.columns, args.shape.kind);
+        split(
+            pool,
+            args.shape.rows,
+            grain_of_rows(columns),
+            #[inline(always)]
+            |range| {
+                let (mut tree, mut values) = (Tree::default(), Values::ZERO);
+                for row in range {
+                    if let Some([a, b]) = addends {
+                        add_row([a, b, x], row * columns, columns);
+                    }
+                    let found = of_row(&mut tree, &mut values, kind, x.sub(row * columns, columns));
+                    moments.set(2 * row, found.mean);
+                    moments.set(2 * row + 1, found.squares);
+                    rows.normalize(row);
+                }
+            },
+        );
+        Ok(())
+    })
+}
+
+// The sum of a row of the first two, with the bits of `Binary`.
+#[inline(always)]
+fn add_row<T: Element>([a, b, out]: [Shared<T>; 3], start: usize, columns: usize) {
+    blocks(
+        start..start + columns,
+        #[inline(always)]
+        |at, len| {
+            let mut values = a.load::<T::Acc>(at, len);
+            let addends = b.load::<T::Acc>(at, len);
+            for i in 0..values.len() {
+                values[i] += addends[i];
+            }
+            out.store(at, len, values);
+        },
+    );
 }
 
 /// # Safety
@@ -124,46 +167,52 @@ pub(super) unsafe fn normalize(args: &Normalize, pool: &Pool) -> Result<()> {
         let bias = unsafe { Shared::<T>::optional(args.bias) };
         // SAFETY: guaranteed by the caller, which passes moments in the accumulator type.
         let moments = unsafe { Shared::new(args.moments) };
-        normalize_rows(args.shape, moments, [x, gain, out], bias, pool);
+        let rows = Rows { shape: args.shape, moments, x, gain, bias, out };
+        split(
+            pool,
+            args.shape.rows,
+            grain_of_rows(args.shape.columns),
+            #[inline(always)]
+            |range| range.for_each(|row| rows.normalize(row)),
+        );
         Ok(())
     })
 }
 
-fn normalize_rows<T: Element>(
+// Rows whose moments are known when they are normalised.
+#[derive(Clone, Copy)]
+struct Rows<T: Element> {
     shape: NormShape,
     moments: Shared<T::Acc>,
-    [x, gain, out]: [Shared<T>; 3],
+    x: Shared<T>,
+    gain: Shared<T>,
     bias: Option<Shared<T>>,
-    pool: &Pool,
-) {
-    let (columns, offset) = (shape.columns, gain_offset::<T::Acc>(shape));
-    split(
-        pool,
-        shape.rows,
-        grain_of_rows(columns),
-        #[inline(always)]
-        |rows| {
-            for row in rows {
-                let (mean, rstd) = statistics(shape, moments, row);
-                blocks(
-                    0..columns,
-                    #[inline(always)]
-                    |column, len| {
-                        let mut values = x.load::<T::Acc>(row * columns + column, len);
-                        let gain = gain.load::<T::Acc>(column, len);
-                        for i in 0..values.len() {
-                            values[i] = (values[i] - mean) * rstd * (gain[i] + offset);
-                        }
-                        if let Some(bias) = bias {
-                            let bias = bias.load::<T::Acc>(column, len);
-                            for i in 0..values.len() {
-                                values[i] += bias[i];
-                            }
-                        }
-                        out.store(row * columns + column, len, values);
-                    },
-                );
-            }
-        },
-    );
+    out: Shared<T>,
+}
+
+impl<T: Element> Rows<T> {
+    #[inline(always)]
+    fn normalize(&self, row: usize) {
+        let columns = self.shape.columns;
+        let (mean, rstd) = statistics(self.shape, self.moments, row);
+        let offset = gain_offset::<T::Acc>(self.shape);
+        blocks(
+            0..columns,
+            #[inline(always)]
+            |column, len| {
+                let mut values = self.x.load::<T::Acc>(row * columns + column, len);
+                let gain = self.gain.load::<T::Acc>(column, len);
+                for i in 0..values.len() {
+                    values[i] = (values[i] - mean) * rstd * (gain[i] + offset);
+                }
+                if let Some(bias) = self.bias {
+                    let bias = bias.load::<T::Acc>(column, len);
+                    for i in 0..values.len() {
+                        values[i] += bias[i];
+                    }
+                }
+                self.out.store(row * columns + column, len, values);
+            },
+        );
+    }
 }

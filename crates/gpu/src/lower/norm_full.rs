@@ -18,6 +18,8 @@ params! {
     struct NormForwardParams {
         sizes: NormSizes,
         x: u64,
+        addend: u64,
+        sum: u64,
         gain: u64,
         bias: u64,
         moments: u64,
@@ -66,9 +68,15 @@ pub(super) fn forward(args: &NormForward, traits: &DeviceTraits) -> Result<Vec<L
         return forward_in_steps(args, traits);
     }
     let rows_of_block = (warps_of(LEAST_THREADS) / warps).max(1) as u32;
+    let (x, addend, sum) = match args.addends {
+        None => (args.x.addr, 0, 0),
+        Some([a, b]) => (a.addr, b.addr, args.x.addr),
+    };
     let params = NormForwardParams {
         sizes: shape.into(),
-        x: args.x.addr,
+        x,
+        addend,
+        sum,
         gain: args.gain.addr,
         bias: args.bias.map_or(0, |bias| bias.addr),
         moments: args.moments.addr,
@@ -88,7 +96,9 @@ pub(super) fn forward(args: &NormForward, traits: &DeviceTraits) -> Result<Vec<L
 
 fn forward_in_steps(args: &NormForward, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let (moments, normalize) = args.steps();
-    let mut launches = norm::moments(&moments, traits)?;
+    let sum = args.sum().map(|sum| elementwise::binary(&sum, traits));
+    let mut launches = sum.transpose()?.unwrap_or_default();
+    launches.extend(norm::moments(&moments, traits)?);
     launches.extend(norm::normalize(&normalize, traits)?);
     Ok(launches)
 }

@@ -47,6 +47,7 @@ fn bias(shape: NormShape, slice: RawSlice) -> Option<RawSlice> {
 fn forward(shape: NormShape, m: &[RawSlice]) -> NormForward {
     NormForward {
         shape,
+        addends: None,
         x: m[0],
         gain: m[1],
         bias: bias(shape, m[2]),
@@ -75,7 +76,28 @@ fn full_rows_are_normalised() {
         compare(&memories, 4.0 * spacing, |m| {
             Kernel::NormForward(forward(shape, m))
         });
+        let memories = [&memories[..], &addends(dtype, shape, before)].concat();
+        for second in [6, OUT] {
+            compare(&memories, 4.0 * spacing, |m| {
+                Kernel::NormForward(of_sum(shape, m, second))
+            });
+        }
     });
+}
+
+/// Where the result of the forward kernels is.
+const OUT: usize = 4;
+
+/// Of the sum of the sixth memory and another, which may be the result.
+fn of_sum(shape: NormShape, m: &[RawSlice], second: usize) -> NormForward {
+    NormForward {
+        addends: Some([m[5], m[second]]),
+        ..forward(shape, m)
+    }
+}
+
+fn addends(dtype: DType, shape: NormShape, before: usize) -> [Memory; 2] {
+    [11, 12].map(|seed| Memory::new(dtype, &random(shape.rows * shape.columns, seed), before))
 }
 
 fn backward(shape: NormShape, beta: f64, m: &[RawSlice]) -> NormBackward {
@@ -189,7 +211,15 @@ fn full_rows_have_the_bits_of_rows_that_are_cut() {
             let whole = |m: &[RawSlice]| Kernel::NormForward(forward(shape, m));
             let moments = |m: &[RawSlice]| Kernel::Moments(forward(shape, m).steps().0);
             let normalize = |m: &[RawSlice]| Kernel::Normalize(forward(shape, m).steps().1);
-            same_bits(&memories, &whole, &[&moments, &normalize], &[3, 4]);
+            same_bits(&memories, &whole, &[&moments, &normalize], &[3, OUT]);
+
+            let memories = [&memories[..], &addends(dtype, shape, 0)].concat();
+            for second in [6, OUT] {
+                let whole = |m: &[RawSlice]| Kernel::NormForward(of_sum(shape, m, second));
+                let sum = |m: &[RawSlice]| Kernel::Binary(of_sum(shape, m, second).sum().unwrap());
+                let steps: [Step<'_>; 3] = [&sum, &moments, &normalize];
+                same_bits(&memories, &whole, &steps, &[0, 3, OUT]);
+            }
 
             let of_backward = backward_memories(dtype, shape, 0);
             let sums = Memory::new(accumulator, &vec![9.0; 2 * shape.rows], 0);

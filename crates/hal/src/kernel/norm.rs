@@ -9,6 +9,7 @@
 //! tree of [`sums`](crate::sums) over single columns: nodes computed apart and combined have the bits of the full row,
 //! and the kernels of full rows have the bits of the steps.
 
+use super::{Binary, BinaryOp};
 use crate::{
     RawSlice,
     operand::{READ, UPDATE, WRITE, operands},
@@ -53,11 +54,14 @@ pub struct NormShape {
     pub epsilon: f64,
 }
 
-/// [`Moments`] and [`Normalize`] of full rows.
+/// [`Moments`] and [`Normalize`] of full rows; with addends also the sum that makes the rows, such as that of a residual.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NormForward {
     /// Sizes; all columns of the full row are here.
     pub shape: NormShape,
+    /// rows x columns each, of the type of `x`: then `x` is first set to their sum, with the bits of [`Binary`]. They do not overlap
+    /// `x`.
+    pub addends: Option<[RawSlice; 2]>,
     /// rows x columns, any float type.
     pub x: RawSlice,
     /// columns, of the type of `x`.
@@ -66,7 +70,7 @@ pub struct NormForward {
     pub bias: Option<RawSlice>,
     /// rows x 2, of the accumulator type, as of [`Moments`].
     pub moments: RawSlice,
-    /// rows x columns, of the type of `x`; overlaps nothing.
+    /// rows x columns, of the type of `x`; overlaps nothing, but may be one of the addends.
     pub out: RawSlice,
 }
 
@@ -96,7 +100,33 @@ pub struct NormBackward {
 }
 
 impl NormForward {
-    /// The steps that compute the same, in their order.
+    /// The sum that comes before the [`steps`](NormForward::steps), if there are addends.
+    pub fn sum(&self) -> Option<Binary> {
+        self.addends.map(|[a, b]| Binary {
+            op: BinaryOp::Add,
+            a,
+            b,
+            out: self.x,
+        })
+    }
+
+    /// The same with the sum of `sum`, if that is what makes `x` and one kernel can do both.
+    pub fn with_sum(&self, sum: &Binary) -> Option<NormForward> {
+        let &Binary { op, a, b, out } = sum;
+        let makes_x =
+            op == BinaryOp::Add && out == self.x && [a, b].iter().all(|s| s.len == out.len);
+        let is_apart = |addend: &RawSlice| {
+            let from_result = *addend == self.out || !addend.overlaps(&self.out);
+            from_result && !addend.overlaps(&self.x) && !addend.overlaps(&self.moments)
+        };
+        let fits = self.addends.is_none() && makes_x && [a, b].iter().all(is_apart);
+        fits.then(|| NormForward {
+            addends: Some([a, b]),
+            ..self.clone()
+        })
+    }
+
+    /// The steps that compute the same of `x`, in their order.
     pub fn steps(&self) -> (Moments, Normalize) {
         let &NormForward {
             shape,
@@ -105,6 +135,7 @@ impl NormForward {
             bias,
             moments,
             out,
+            ..
         } = self;
         let normalize = Normalize {
             shape,
@@ -247,7 +278,10 @@ pub struct NormalizeBackward {
 }
 
 operands! {
-    NormForward { x: READ, gain: READ, bias: READ, moments: WRITE, out: WRITE ; shape }
+    NormForward {
+        addends: READ, x: if addends.is_some() { WRITE } else { READ }, gain: READ, bias: READ, moments: WRITE,
+        out: if addends.is_some() { WRITE.in_place() } else { WRITE } ; shape
+    }
     NormBackward {
         x: READ, moments: READ, gain: READ, d_out: READ, d_gain: UPDATE, d_bias: UPDATE, addend: READ, d_x: WRITE
         ; shape, beta

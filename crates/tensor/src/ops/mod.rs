@@ -70,13 +70,10 @@ pub(crate) fn launch_on(
     let Some(device) = arguments.device().filter(|_| arguments.written_bytes() > 0) else {
         return Ok(());
     };
-    stream.queue(kernel.name(), arguments, |stream| {
-        // SAFETY: the kernel's operands are the tensors of `arguments` (asserted above), which are live and on
-        // this device. Their storage keeps the memory until the stream has passed this kernel, and `queue`
-        // waited for other streams. The operation that made the kernel checked types and lengths; overlap is
-        // checked above.
-        unsafe { device.0.kernels.launch(stream, &kernel) }
-    })
+    // SAFETY: the kernel's operands are the tensors of `arguments` (asserted above), which are live and on this device. Their
+    // storage keeps the memory until the stream has passed this kernel. The operation that made the kernel checked types
+    // and lengths; overlap is checked above.
+    unsafe { stream.launch(device, arguments, &kernel) }
 }
 
 pub(crate) fn same_type(operation: &str, first: &Tensor, others: &[&Tensor]) -> Result<()> {

@@ -12,7 +12,8 @@ use hal::{
 
 /// The normalised rows, with gain and bias, and the moments of the rows, in one pass over `x`. The rows must be full.
 ///
-/// The bits are those of [`moments`](super::moments) and [`normalize`](super::normalize).
+/// The bits are those of [`moments`](super::moments) and [`normalize`](super::normalize). If `x` is a sum and the work that was queued
+/// last, one kernel makes both.
 ///
 /// # Shapes
 /// `x` and the first result: rows x columns. `gain`, `bias`: columns. The second result: rows x 2.
@@ -32,6 +33,7 @@ pub fn forward(
     let mut args = Arguments::default();
     let kernel = NormForward {
         shape,
+        addends: None,
         x: args.take(x),
         gain: args.take(gain),
         bias: args.take_some(bias),

@@ -19,7 +19,7 @@ const EPSILON: f64 = 1e-5;
 pub(super) fn cases(sizes: Sizes) -> Vec<Case> {
     let mut cases = Vec::new();
     for kind in [NormKind::Layer, NormKind::Rms] {
-        cases.push(norm_forward(sizes, kind));
+        cases.extend([false, true].map(|adds| norm_forward(sizes, kind, adds)));
         cases.extend([false, true].map(|adds| norm_backward(sizes, kind, adds)));
     }
     cases.extend([
@@ -43,23 +43,34 @@ fn shape_of(kind: NormKind, x: &Tensor) -> NormShape {
     norm::shape(kind, x, x.columns(), EPSILON)
 }
 
-// Reads rows, gain and bias (of LayerNorm); writes rows and their moments.
-fn norm_forward(sizes: Sizes, kind: NormKind) -> Case {
+// Reads rows, or the addends that make them, gain and bias (of LayerNorm); writes rows, their moments, and the sum if it makes that.
+fn norm_forward(sizes: Sizes, kind: NormKind, adds: bool) -> Case {
     let shape = sizes.stream();
+    let name = if adds { " and sum" } else { "" };
     Case::new(
-        &named(kind, ""),
+        &named(kind, name),
         "norm",
         move |maker| {
             let mut read = vec![maker.random(&shape)?, maker.random(&[shape[1]])?];
             if kind == NormKind::Layer {
                 read.push(maker.random(&[shape[1]])?);
             }
+            if adds {
+                read.push(maker.random(&shape)?);
+            }
             Ok(Operands::read(read))
         },
         move |operands| {
             let (x, gain) = (&operands.read[0], &operands.read[1]);
-            let (out, moments) = norm::forward(shape_of(kind, x), x, gain, operands.read.get(2))?;
-            Ok(vec![out, moments])
+            let bias = operands.read.get(2).filter(|_| kind == NormKind::Layer);
+            let addend = operands.read.last().filter(|_| adds);
+            let sum = addend.map(|addend| ops::add(x, addend)).transpose()?;
+            let x = sum.as_ref().unwrap_or(x);
+            let (out, moments) = norm::forward(shape_of(kind, x), x, gain, bias)?;
+            Ok([Some(out), Some(moments), sum]
+                .into_iter()
+                .flatten()
+                .collect())
         },
     )
 }

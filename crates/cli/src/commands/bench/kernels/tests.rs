@@ -216,5 +216,5 @@ fn each_operand_moves_once_and_an_updated_one_twice() {
     ] {
         assert_eq!(bytes(name), expected, "{name}");
     }
-    assert_eq!(cases.len(), 30);
+    assert_eq!(cases.len(), 32);
 }
