@@ -3,7 +3,7 @@
 
 use crate::{CUDA, ROCM, ending, tuning::options};
 use tensor::{DType, Device, Result, Tensor, ops};
-use testkit::contract::Open;
+use testkit::{config_of_bytes, contract::Open, dataset, ranks_with};
 
 const SIZE: [usize; 2] = [64, 64];
 /// The emulated device of this test alone, whose memory no other test takes.
@@ -48,6 +48,37 @@ fn the_first_gemm_takes_no_memory() {
         if !crate::on_devices() && way.is_ready("the first GEMM") {
             let taken = opens.map(taken_by_first_gemm);
             assert_eq!(taken, [Ok(0), Ok(0)], "{}", way.vendor);
+        }
+    }
+}
+
+/// With several ranks, all memory is there before the first step: also what a later one needs to gather weights ahead, and the rows
+/// of the next.
+#[test]
+fn steps_of_several_ranks_take_no_memory() {
+    for way in [CUDA, ROCM] {
+        if crate::on_devices() || !way.is_ready("memory of steps") {
+            continue;
+        }
+        for (grid, schedule) in [
+            ("z=2", "1f1b"),
+            ("x=2,data=2", "1f1b"),
+            ("z=2,pipeline=2", "interleaved:2"),
+            ("pipeline=2", "zb-h1"),
+        ] {
+            let mut config = config_of_bytes(grid.parse().unwrap());
+            config.parallel.schedule = schedule.parse().unwrap();
+            config.training.micro_batches = 2;
+            let num_ranks = config.grid().unwrap().world_size();
+            let taken = ranks_with(num_ranks, way.open, move |world, device| {
+                let mut trainer = config.trainer(&config.context(&world, &device)?)?;
+                let before = device.block_sizes();
+                trainer.train_until(3, &*dataset(&config, b"the quick brown fox "))?;
+                Ok((before, device.block_sizes()))
+            });
+            for (rank, (before, after)) in taken.iter().enumerate() {
+                assert_eq!(before, after, "{}, {grid}, rank {rank}", way.vendor);
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A step on devices that compute nothing, with the grid, batch and schedule of a run: one thread for each pipeline stage, whose
+//! Two steps on devices that compute nothing, with the grid, batch and schedule of a run: one thread for each pipeline stage, whose
 //! rank stands for all ranks of the stage.
 
 use crate::{Config, Result, config::MemoryMode, trainer::Trainer};
@@ -11,14 +11,14 @@ use parallel::{Context, pipeline::ScheduleKind};
 use std::{fmt::Display, ops::Range};
 use tensor::Device;
 
-/// Runs a step; returns what `seen` finds in each stage's trainer after it. The ranks have the coordinates `of` on all axes but
+/// Runs two steps; returns what `seen` finds in each stage's trainer after them. The ranks have the coordinates `of` on all axes but
 /// Pipeline.
 ///
 /// # Cost
-/// The host's part of the step.
+/// The host's part of the steps.
 /// # Errors
-/// Why the step fails, in words.
-pub(crate) fn step<T: Send + 'static>(
+/// Why a step fails, in words.
+pub(crate) fn steps<T: Send + 'static>(
     mut config: Config,
     of: Coordinates,
     seen: fn(&Trainer) -> T,
@@ -59,6 +59,10 @@ fn stage<T>(
     let mut trainer = config.trainer(&context)?;
     let blank = |rows: Range<usize>| Ok(config.blank_rows(rows.len()));
     let batch = trainer.batch_of(0, blank)?;
-    trainer.step(&batch)?;
+    // As in a run: the rows of the next step come while the device works on this one, and only that step knows in which order weights
+    // are gathered, so it gathers ahead.
+    let (_, next) = trainer.step_beside(&batch, None, |trainer| trainer.batch_of(1, blank))?;
+    drop(batch);
+    trainer.step(&next?)?;
     Ok((context.index(Axis::Pipeline), seen(&trainer)))
 }

@@ -322,7 +322,7 @@ impl Trainer {
 
     /// As [`step_before`](Trainer::step_before), and what `work` returns, which runs while the device still does what the step has
     /// queued.
-    pub(super) fn step_beside<T>(
+    pub(crate) fn step_beside<T>(
         &mut self,
         batch: &Batch,
         next: Option<&Batch>,
