@@ -20,7 +20,8 @@ use std::ops::Range;
 /// The source of training and validation rows. A pure function of its arguments: the same rows in the same
 /// order for every grid, and after a resume.
 pub trait Batches: Send + Sync {
-    /// The rows at these indices of the global batch of training step `step`, counted from 0.
+    /// The rows at these indices of the global batch of training step `step`, counted from 0. [`Trainer::fit`](crate::Trainer::fit) asks
+    /// for them while the device works on the step before.
     ///
     /// # Errors
     /// Whatever the source of the data reports.
