@@ -57,7 +57,7 @@ pub trait Processes: Send + Sync + fmt::Debug {
     /// Ends the job because of this rank, or of the rank that raised the abort signal before it; `has_returned` says whether the rank's
     /// threads have ended.
     ///
-    /// One process reports: there, this returns what is known, and all others end. If the job [goes on](Processes::goes_on),
+    /// In the one process that reports, returns what is known; all others end. If the job [goes on](Processes::goes_on),
     /// no survivor ends: each gets what it knows.
     fn fail(&self, reason: &str, has_returned: bool) -> Lost;
 

@@ -151,7 +151,7 @@ impl Stream {
     ) -> Result<()> {
         self.ordered(name, arguments, || {
             let queue = self.hal()?;
-            let bytes = arguments.written_bytes();
+            let bytes = || arguments.written_bytes();
             trace::span(arguments.device(), self, (name, bytes), || work(queue))
         })
     }
@@ -184,13 +184,16 @@ impl Stream {
     /// # Safety
     /// Its operands are live memory of this device until the stream has passed it, ordered after the work of other streams.
     pub(crate) unsafe fn run(&self, device: &Device, kernel: &Kernel) -> Result<()> {
-        let mut bytes = 0;
-        kernel.operands(&mut |operand| {
-            bytes += match operand.access.writes() {
-                true => operand.slice.bytes(),
-                false => 0,
-            };
-        });
+        let bytes = || {
+            let mut written = 0;
+            kernel.operands(&mut |operand| {
+                written += match operand.access.writes() {
+                    true => operand.slice.bytes(),
+                    false => 0,
+                };
+            });
+            written
+        };
         trace::span(Some(device), self, (kernel.name(), bytes), || {
             // SAFETY: the caller's guarantee.
             unsafe { device.0.kernels.launch(&*self.0.hal, kernel) }

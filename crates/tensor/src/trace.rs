@@ -76,11 +76,11 @@ pub(crate) fn of_group(device: &Device, label: &str) {
     }
 }
 
-/// Runs `queue`, which queues work of this name that writes so many bytes, and encloses it by events while tracing is on.
+/// Calls `queue`, which queues work. While tracing is on, records a span around it, with its name and the bytes that it writes.
 pub(crate) fn span(
     device: Option<&Device>,
     stream: &Stream,
-    (name, bytes): (&'static str, usize),
+    (name, bytes): (&'static str, impl FnOnce() -> usize),
     queue: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     let Some(device) = device.filter(|device| device.0.tracer.borrow().is_some()) else {
@@ -96,7 +96,7 @@ pub(crate) fn span(
             group: None,
             start,
             end,
-            bytes,
+            bytes: bytes(),
         });
     }
     Ok(())

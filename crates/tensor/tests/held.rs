@@ -27,16 +27,25 @@ fn tensor(device: &Device, dtype: DType, seed: usize) -> Result<Tensor> {
     ops::cast(&wide, dtype)
 }
 
-/// The result and the moments of a norm.
-fn normed(kind: NormKind, x: &Tensor) -> Result<(Tensor, Tensor)> {
-    let gain = Tensor::full(x.device(), x.dtype(), &[COLUMNS], 0.75)?;
-    let bias = Tensor::full(x.device(), x.dtype(), &[COLUMNS], 0.25)?;
+fn pair(device: &Device, dtype: DType) -> Result<[Tensor; 2]> {
+    Ok([tensor(device, dtype, 1)?, tensor(device, dtype, 2)?])
+}
+
+/// A sum and its norm, with `between` after the sum is asked for; the norm takes the memory of an addend.
+fn normed(
+    kind: NormKind,
+    [a, b]: [Tensor; 2],
+    between: impl FnOnce() -> Result<()>,
+) -> Result<[Tensor; 2]> {
+    let gain = Tensor::full(a.device(), a.dtype(), &[COLUMNS], 0.75)?;
+    let bias = Tensor::full(a.device(), a.dtype(), &[COLUMNS], 0.25)?;
     let bias = (kind == NormKind::Layer).then_some(&bias);
-    // The sum is the work that is queued last.
-    let x = ops::add(x, &tensor(x.device(), x.dtype(), 2)?)?;
+    let x = ops::add(&a, &b)?;
+    drop((a, b));
+    between()?;
     let shape = norm::shape(kind, &x, COLUMNS, 1e-5);
     let (out, _) = norm::forward(shape, &x, &gain, bias)?;
-    Ok((x, out))
+    Ok([x, out])
 }
 
 fn names(device: &Device, work: impl FnOnce() -> Result<()>) -> Result<Vec<&'static str>> {
@@ -59,25 +68,20 @@ fn one_kernel_makes_a_sum_and_its_norm_with_the_bits_of_two() -> Result<()> {
         (DType::Bf16, NormKind::Layer),
         (DType::F16, NormKind::RmsOffset),
     ] {
-        let a = tensor(&device, dtype, 1)?;
-        let mut found = Vec::new();
+        let mut found = None;
         let kernels = names(&device, || {
-            let (x, out) = normed(kind, &a)?;
-            found = vec![x, out];
+            found = Some(normed(kind, pair(&device, dtype)?, || Ok(()))?);
             Ok(())
         })?;
         assert_eq!(kernels.last(), Some(&"norm_forward"));
         assert!(!kernels.contains(&"binary"), "{kernels:?}");
 
-        let x = ops::add(&a, &tensor(&device, dtype, 2)?)?;
-        device.compute().synchronize()?;
-        let gain = Tensor::full(&device, dtype, &[COLUMNS], 0.75)?;
-        let bias = Tensor::full(&device, dtype, &[COLUMNS], 0.25)?;
-        let bias = (kind == NormKind::Layer).then_some(&bias);
-        let shape = norm::shape(kind, &x, COLUMNS, 1e-5);
-        let (out, _) = norm::forward(shape, &x, &gain, bias)?;
-        for (found, expected) in found.iter().zip([x, out]) {
-            assert_eq!(values(found)?, values(&expected)?, "{dtype}");
+        // Once the host has waited for the sum, it is there.
+        let apart = normed(kind, pair(&device, dtype)?, || {
+            device.compute().synchronize()
+        })?;
+        for (found, expected) in found.iter().flatten().zip(&apart) {
+            assert_eq!(values(found)?, values(expected)?, "{dtype}");
         }
     }
     Ok(())
@@ -86,10 +90,7 @@ fn one_kernel_makes_a_sum_and_its_norm_with_the_bits_of_two() -> Result<()> {
 #[test]
 fn other_work_comes_after_the_sum() -> Result<()> {
     let device = device(None)?;
-    let (a, b) = (
-        tensor(&device, DType::F64, 1)?,
-        tensor(&device, DType::F64, 2)?,
-    );
+    let [a, b] = pair(&device, DType::F64)?;
     let expected: Vec<f64> = values(&a)?
         .iter()
         .zip(values(&b)?)
@@ -129,10 +130,7 @@ fn other_work_comes_after_the_sum() -> Result<()> {
 #[test]
 fn a_norm_of_something_else_leaves_the_sum_alone() -> Result<()> {
     let device = device(None)?;
-    let (a, b) = (
-        tensor(&device, DType::F32, 1)?,
-        tensor(&device, DType::F32, 2)?,
-    );
+    let [a, b] = pair(&device, DType::F32)?;
     let gain = Tensor::full(&device, DType::F32, &[COLUMNS], 1.0)?;
     let norm = |x: &Tensor| {
         let shape = norm::shape(NormKind::Rms, x, COLUMNS, 1e-5);
@@ -154,10 +152,7 @@ fn a_norm_of_something_else_leaves_the_sum_alone() -> Result<()> {
 fn a_sum_is_made_before_the_memory_of_its_addends_is_freed() -> Result<()> {
     let bytes = ROWS * COLUMNS * 8;
     let device = device(Some(16 * bytes))?;
-    let (a, b) = (
-        tensor(&device, DType::F64, 1)?,
-        tensor(&device, DType::F64, 2)?,
-    );
+    let [a, b] = pair(&device, DType::F64)?;
     let first = values(&a)?[0] + values(&b)?[0];
     let sum = ops::add(&a, &b)?;
     drop((a, b));

@@ -89,7 +89,7 @@ fn reserved_blocks_serve_the_same_work_without_an_allocation() -> Result<()> {
         drop(weights);
         Ok(())
     };
-    // A limit far below what the machine has: what is free then tells of this device alone.
+    // With a limit far below the machine's memory, what is free depends on this device alone.
     let (seen, reserved) = (device(None)?, device(Some(1 << 20))?);
     work(&seen)?;
     let sizes = seen.block_sizes();

@@ -20,31 +20,24 @@ use hal::{
 /// # Safety
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn norm_forward(args: &NormForward, pool: &Pool) -> Result<()> {
+    let (shape, (_, normalize)) = (args.shape, args.steps());
     dispatch!("norm_forward", args.x.dtype, T => {
-        // SAFETY: guaranteed by the caller; the type is the slices' own.
-        let [x, gain, out] = unsafe { Shared::<T>::all([args.x, args.gain, args.out]) };
-        // SAFETY: guaranteed by the caller; the type is the slice's own.
-        let bias = unsafe { Shared::<T>::optional(args.bias) };
+        // SAFETY: guaranteed by the caller.
+        let rows = unsafe { Rows::<T>::new(&normalize) };
         // SAFETY: guaranteed by the caller; the type is the slices' own.
         let addends = args.addends.map(|addends| unsafe { Shared::<T>::all(addends) });
-        // SAFETY: guaranteed by the caller, which passes moments in the accumulator type.
-        let moments = unsafe { Shared::new(args.moments) };
-        let rows = Rows { shape: args.shape, moments, x, gain, bias, out };
-        let (columns, kind) = (args.shape.columns, args.shape.kind);
         split(
             pool,
-            args.shape.rows,
-            grain_of_rows(columns),
+            shape.rows,
+            grain_of_rows(shape.columns),
             #[inline(always)]
             |range| {
                 let (mut tree, mut values) = (Tree::default(), Values::ZERO);
                 for row in range {
                     if let Some([a, b]) = addends {
-                        add_row([a, b, x], row * columns, columns);
+                        add_row([a, b, rows.x], row * shape.columns, shape.columns);
                     }
-                    let found = of_row(&mut tree, &mut values, kind, x.sub(row * columns, columns));
-                    moments.set(2 * row, found.mean);
-                    moments.set(2 * row + 1, found.squares);
+                    set_moments((&mut tree, &mut values), shape, (rows.x, rows.moments), row);
                     rows.normalize(row);
                 }
             },
@@ -89,22 +82,31 @@ fn moments_of_rows<T: Element>(
     moments: Shared<T::Acc>,
     pool: &Pool,
 ) {
-    let columns = shape.columns;
     split(
         pool,
         shape.rows,
-        grain_of_rows(columns),
+        grain_of_rows(shape.columns),
         #[inline(always)]
         |rows| {
             let (mut tree, mut values) = (Tree::default(), Values::ZERO);
             for row in rows {
-                let x = x.sub(row * columns, columns);
-                let found = of_row(&mut tree, &mut values, shape.kind, x);
-                moments.set(2 * row, found.mean);
-                moments.set(2 * row + 1, found.squares);
+                set_moments((&mut tree, &mut values), shape, (x, moments), row);
             }
         },
     );
+}
+
+#[inline(always)]
+fn set_moments<T: Element>(
+    (tree, values): (&mut Tree<PartMoments<T::Acc>>, &mut Values<T::Acc>),
+    shape: NormShape,
+    (x, moments): (Shared<T>, Shared<T::Acc>),
+    row: usize,
+) {
+    let columns = shape.columns;
+    let found = of_row(tree, values, shape.kind, x.sub(row * columns, columns));
+    moments.set(2 * row, found.mean);
+    moments.set(2 * row + 1, found.squares);
 }
 
 /// # Safety
@@ -161,13 +163,8 @@ pub(super) fn gain_offset<A: Real>(shape: NormShape) -> A {
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn normalize(args: &Normalize, pool: &Pool) -> Result<()> {
     dispatch!("normalize", args.x.dtype, T => {
-        // SAFETY: guaranteed by the caller; the type is the slices' own.
-        let [x, gain, out] = unsafe { Shared::<T>::all([args.x, args.gain, args.out]) };
-        // SAFETY: guaranteed by the caller; the type is the slice's own.
-        let bias = unsafe { Shared::<T>::optional(args.bias) };
-        // SAFETY: guaranteed by the caller, which passes moments in the accumulator type.
-        let moments = unsafe { Shared::new(args.moments) };
-        let rows = Rows { shape: args.shape, moments, x, gain, bias, out };
+        // SAFETY: guaranteed by the caller.
+        let rows = unsafe { Rows::<T>::new(args) };
         split(
             pool,
             args.shape.rows,
@@ -191,6 +188,23 @@ struct Rows<T: Element> {
 }
 
 impl<T: Element> Rows<T> {
+    /// # Safety
+    /// As for [`execute`](super::execute); `T` is the type of x.
+    unsafe fn new(args: &Normalize) -> Rows<T> {
+        // SAFETY: guaranteed by the caller.
+        let [x, gain, out] = unsafe { Shared::<T>::all([args.x, args.gain, args.out]) };
+        Rows {
+            shape: args.shape,
+            // SAFETY: guaranteed by the caller, which passes moments in the accumulator type.
+            moments: unsafe { Shared::new(args.moments) },
+            x,
+            gain,
+            // SAFETY: guaranteed by the caller.
+            bias: unsafe { Shared::<T>::optional(args.bias) },
+            out,
+        }
+    }
+
     #[inline(always)]
     fn normalize(&self, row: usize) {
         let columns = self.shape.columns;

@@ -1,5 +1,5 @@
-//! A device has what its GEMMs need before the first of them. To allocate or load something waits for running work: in a
-//! first step that may be a receive from a rank that waits for this one.
+//! A device has what its GEMMs need before the first of them, and what steps of several ranks need before the first step. To allocate
+//! or load something waits for running work, which may be a receive from a rank that waits for this one.
 
 use crate::{CUDA, ROCM, ending, tuning::options};
 use tensor::{DType, Device, Result, Tensor, ops};

@@ -232,7 +232,8 @@ impl Config {
         Ok(trainer)
     }
 
-    // Takes what steps will take, before the first. One that fails has a reason of its own, which the run will report.
+    // Takes what steps will take, before the first: that of the second too, which knows in which order weights are used and gathers
+    // them ahead. A step that fails has a reason of its own, which the run will report.
     fn make_room(&self, trainer: &Trainer) -> Result<()> {
         let context = trainer.context();
         let seen = |trainer: &Trainer| {
@@ -241,7 +242,7 @@ impl Config {
         };
         let mut dry = self.clone();
         dry.training.reproducible = context.settings().reproducible.into();
-        let Ok(stages) = run::dry::steps(dry, *context.coordinates(), seen) else {
+        let Ok(stages) = run::dry::steps(dry, (*context.coordinates(), 2), seen) else {
             return Ok(());
         };
         let (beyond, blocks) = &stages[context.index(Axis::Pipeline)];

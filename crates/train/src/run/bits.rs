@@ -73,7 +73,7 @@ pub fn settle_generation(config: &mut Config) {
     tried.training.objective = ObjectiveKind::default();
     tried.parallel.schedule = ScheduleKind::default();
     tried.parallel.stages = None;
-    let fails = |reproducible| dry_steps(&tried, reproducible).is_some();
+    let fails = |reproducible| dry_step(&tried, reproducible).is_some();
     // What fails either way fails for another reason, which the generator will report.
     if fails(Reproducible::Grid) && !fails(Reproducible::Run) {
         config.training.reproducible = Reproducible::Run.into();
@@ -86,10 +86,10 @@ fn obstacle(config: &Config, capabilities: &Capabilities) -> Option<String> {
         let device = &capabilities.description;
         return Some(format!("{device} adds in an order of its own"));
     }
-    let refusal = dry_steps(config, Reproducible::Grid)?;
+    let refusal = dry_step(config, Reproducible::Grid)?;
     // A step that fails either way fails for another reason, which the run will report.
     match (
-        dry_steps(config, Reproducible::Run),
+        dry_step(config, Reproducible::Run),
         config.training.reproducible,
     ) {
         (Some(_), BitsChoice::Fixed(_)) => None,
@@ -98,9 +98,9 @@ fn obstacle(config: &Config, capabilities: &Capabilities) -> Option<String> {
 }
 
 // The error of a step on devices that compute nothing, if it fails.
-fn dry_steps(config: &Config, reproducible: Reproducible) -> Option<String> {
+fn dry_step(config: &Config, reproducible: Reproducible) -> Option<String> {
     let mut config = config.clone();
     config.training.reproducible = reproducible.into();
     // The first replica and shard have the most rows of every micro-batch.
-    dry::steps(config, Coordinates::default(), |_| ()).err()
+    dry::steps(config, (Coordinates::default(), 1), |_| ()).err()
 }

@@ -1,4 +1,4 @@
-//! Two steps on devices that compute nothing, with the grid, batch and schedule of a run: one thread for each pipeline stage, whose
+//! Steps on devices that compute nothing, with the grid, batch and schedule of a run: one thread for each pipeline stage, whose
 //! rank stands for all ranks of the stage.
 
 use crate::{Config, Result, config::MemoryMode, trainer::Trainer};
@@ -11,8 +11,8 @@ use parallel::{Context, pipeline::ScheduleKind};
 use std::{fmt::Display, ops::Range};
 use tensor::Device;
 
-/// Runs two steps; returns what `seen` finds in each stage's trainer after them. The ranks have the coordinates `of` on all axes but
-/// Pipeline.
+/// Runs this number of steps; returns what `seen` finds in each stage's trainer after them. The ranks have the coordinates `of` on all
+/// axes but Pipeline.
 ///
 /// # Cost
 /// The host's part of the steps.
@@ -20,7 +20,7 @@ use tensor::Device;
 /// Why a step fails, in words.
 pub(crate) fn steps<T: Send + 'static>(
     mut config: Config,
-    of: Coordinates,
+    (of, number): (Coordinates, u64),
     seen: fn(&Trainer) -> T,
 ) -> std::result::Result<Vec<T>, String> {
     // These need a device that computes, and decide no sum.
@@ -39,7 +39,9 @@ pub(crate) fn steps<T: Send + 'static>(
     };
     let stand_ins = StandIns::new(grid.world_size(), stands_for).map_err(|error| text(&error))?;
     let options = Options::new(grid.world_size()).with_stand_ins(stand_ins);
-    let ended = local::run(options, move |world| stage(&config, grid, world, seen));
+    let ended = local::run(options, move |world| {
+        stage(&config, (grid, number), world, seen)
+    });
     let mut stages = ended.map_err(|failure| match &failure.kind {
         FailureKind::Error(error) => text(error),
         _ => text(&failure),
@@ -50,7 +52,7 @@ pub(crate) fn steps<T: Send + 'static>(
 
 fn stage<T>(
     config: &Config,
-    grid: Grid,
+    (grid, number): (Grid, u64),
     world: World,
     seen: fn(&Trainer) -> T,
 ) -> Result<(usize, T)> {
@@ -58,11 +60,12 @@ fn stage<T>(
     let context = Context::new(world, grid, device, config.settings())?;
     let mut trainer = config.trainer(&context)?;
     let blank = |rows: Range<usize>| Ok(config.blank_rows(rows.len()));
-    let batch = trainer.batch_of(0, blank)?;
-    // As in a run: the rows of the next step come while the device works on this one, and only that step knows in which order weights
-    // are gathered, so it gathers ahead.
-    let (_, next) = trainer.step_beside(&batch, None, |trainer| trainer.batch_of(1, blank))?;
-    drop(batch);
-    trainer.step(&next?)?;
+    let mut batch = trainer.batch_of(0, blank)?;
+    for next in 1..=number {
+        // As in a run, rows come while the device works on the step before.
+        let (_, rows) =
+            trainer.step_beside(&batch, None, |trainer| trainer.batch_of(next, blank))?;
+        batch = rows?;
+    }
     Ok((context.index(Axis::Pipeline), seen(&trainer)))
 }

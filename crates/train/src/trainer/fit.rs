@@ -94,7 +94,7 @@ impl Trainer {
                 })?;
             ahead = (announced.map(Ok).or(next)).map(|next| (batch.step + 1, next));
             let seconds = begun.elapsed().as_secs_f64();
-            // Asked as late as possible: a rank that is told to stop has little time.
+            // As late as possible, because a rank that is told to stop has little time.
             let (context, wants_stop) = (&self.context, callback.wants_stop());
             let (stops, memory) =
                 FullestRank::agree(context.world(), context.device(), wants_stop)?;

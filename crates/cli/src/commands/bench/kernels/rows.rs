@@ -67,10 +67,9 @@ fn norm_forward(sizes: Sizes, kind: NormKind, adds: bool) -> Case {
             let sum = addend.map(|addend| ops::add(x, addend)).transpose()?;
             let x = sum.as_ref().unwrap_or(x);
             let (out, moments) = norm::forward(shape_of(kind, x), x, gain, bias)?;
-            Ok([Some(out), Some(moments), sum]
-                .into_iter()
-                .flatten()
-                .collect())
+            let mut made = vec![out, moments];
+            made.extend(sum);
+            Ok(made)
         },
     )
 }
